@@ -1,0 +1,153 @@
+/* sink.h: where a task becomes durable before its client is answered. THE interface: both daemons
+ * see only this.
+ *
+ * A driver is one `const struct sink_driver` in a file of its own (sink_NAME.c) and one line in the
+ * registry (sink.c). The caller submits one task and the driver batches, because group commit is what
+ * is being compared. Completion is pushed, because an HTTP request waits for it. Outcomes are three,
+ * because a loss count that guesses is worthless.
+ *
+ * Threads: an ingest handle belongs to one event loop (one thread). A drain handle may have many lanes;
+ * a lane belongs to one thread; lane functions of different lanes may run at the same time, lane_open
+ * and lane_close included. A probe handle belongs to one thread.
+ */
+#ifndef SLUICE_SINK_SINK_H
+#define SLUICE_SINK_SINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/options.h"
+#include "task/task.h"
+
+enum sink_role {
+    SINK_INGEST, /* submit, fd, due_ns, process, ready */
+    SINK_DRAIN,  /* lanes */
+    SINK_PROBE,  /* backlog and stats only; must not disturb the others, takes no locks of theirs */
+};
+
+enum sink_outcome {
+    SINK_DURABLE, /* as the promise says */
+    SINK_REFUSED, /* surely not stored, and never will be */
+    SINK_UNKNOWN, /* cannot tell: a lost connection, a nack, a failed flush, a deadline */
+};
+
+enum sink_flag {
+    SINK_CONTROL = 1 << 0,       /* a yardstick, not a contender: its losses fail no run */
+    SINK_DRAINS = 1 << 1,        /* has the drain side */
+    SINK_BACKLOG_EXACT = 1 << 2, /* backlog() counts exactly, in flight included */
+    SINK_NEEDS_MAIN = 1 << 3,    /* submits to the main DB itself (direct) */
+    SINK_DURABLE_KILL = 1 << 4,  /* what was DURABLE survives a SIGKILL of every process */
+};
+
+/* Runs exactly once for every task that submit took; from process() or close(), never from submit.
+ * batch: how many tasks shared the flush, statement or round trip that decided this one (>= 1). */
+typedef void sink_done_fn(void *arg, enum sink_outcome outcome, unsigned batch);
+
+struct sink_backlog {
+    int64_t tasks;  /* durable and not yet acknowledged by the worker, in flight included; -1 unknown */
+    int64_t bytes;  /* their bodies, or what they occupy; -1 unknown */
+    bool exact;     /* counted, not estimated */
+    int64_t age_ns; /* how old these figures are */
+};
+
+struct sink_stat {
+    const char *name; /* static; unit at its end: "live_bytes", "segments" */
+    double value;
+};
+enum { SINK_STATS_MAX = 32 };
+struct sink_stats {
+    size_t count;
+    struct sink_stat items[SINK_STATS_MAX];
+};
+
+/* One fetched batch. tasks and the bodies they point to belong to the lane and stay valid until ack,
+ * release or lane_close of that lane. */
+struct sink_batch {
+    size_t count;
+    const struct task *tasks;
+    unsigned redelivered; /* how many the sink knows to have been delivered before; a lower bound */
+};
+
+/* Drivers embed these as the first member of their own structs. */
+struct sink {
+    const struct sink_driver *driver;
+};
+struct sink_lane {
+    const struct sink_driver *driver;
+};
+
+struct sink_driver {
+    const char *name;    /* --sink=NAME */
+    const char *promise; /* what DURABLE means here, one sentence: survives process / OS / disk / host */
+    unsigned flags;      /* enum sink_flag */
+    const struct option_spec *options; /* every setting it reads, sink_common_options apart */
+
+    /* Idempotent: makes table, stream, group, queue, folder. 0 or negative errno. */
+    int (*setup)(const struct options *options, struct err *err);
+    /* Reads the server's settings back. 0; -EPERM: a setting makes the comparison void (text: setting,
+     * value found, value wanted); -ENODATA: could not be read back, unverified (text says what). */
+    int (*preflight)(const struct options *options, struct err *err);
+    /* Connects nothing yet, but takes local locks. -EBUSY: another process has it. */
+    int (*open)(struct sink **sink, enum sink_role role, const struct options *options,
+                struct err *err);
+    /* Settles every pending done first: waits for outcomes until deadline_ns (clock_mono_ns), then
+     * UNKNOWN for what was given to the wire, REFUSED for what was not. NULL sink: nothing. */
+    void (*close)(struct sink *sink, int64_t deadline_ns);
+    int (*backlog)(struct sink *sink, struct sink_backlog *backlog); /* cheap: cached; -ENOTSUP */
+    int (*stats)(struct sink *sink, struct sink_stats *stats);       /* may ask the server */
+
+    /* Ingest. submit never blocks and only queues; the task (body too) is borrowed for the call.
+     * 0: taken, done will run exactly once.
+     * -EAGAIN: full or not connected, -EIO: broken for good; then done never runs. */
+    int (*submit)(struct sink *sink, const struct task *task, sink_done_fn *done, void *arg);
+    int (*fd)(struct sink *sink); /* lifelong, polled for input; -1: none */
+    /* Nanoseconds from now until process() must run at the latest; 0: now; -1: no need. */
+    int64_t (*due_ns)(struct sink *sink);
+    /* Connects, sends what is queued, flushes, reads answers, runs done. 0; -EIO: broken for good (all
+     * pending done have run). Never blocks on a network; a disk may make it wait. */
+    int (*process)(struct sink *sink);
+    bool (*ready)(struct sink *sink); /* would a task be taken now? */
+
+    /* Drain. A lane has at most one open batch. A task may come again: the receiver is idempotent.
+     * lane: 0..n-1, a stable name: what lane 7 held when its process died, lane 7 (or any lane of the
+     * next process) gets at once. */
+    int (*lane_open)(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err);
+    /* Fills a batch: returns when it holds max tasks, or wait_ms after its first task came; waits up to
+     * wait_ms for that first one. count (> 0), 0: nothing came, -EIO/-ENOTCONN and the like: try later
+     * (the driver reconnects by itself), -ESHUTDOWN: broken for good. */
+    int (*fetch)(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);
+    int (*keep)(struct sink_lane *lane); /* renew lease, heartbeat; called while the main DB works */
+    int (*ack)(struct sink_lane *lane, struct sink_batch *batch);     /* ends the batch, also on error */
+    int (*release)(struct sink_lane *lane, struct sink_batch *batch); /* hand back, soon redelivered */
+    void (*lane_close)(struct sink_lane *lane); /* releases an open batch */
+};
+
+extern const struct sink_driver *const sink_drivers[]; /* visible, NULL-terminated */
+
+/* "sink-url", "sink-connections", "sink-batch-max": same meaning everywhere. */
+extern const struct option_spec sink_common_options[];
+
+const struct sink_driver *sink_find(const char *name); /* NULL when there is none */
+
+/* Adds "sink" itself, sink_common_options and every driver's table to options. */
+void sink_add_options(struct options *options);
+
+/* The driver that --sink names, its required settings checked. -EINVAL: the text lists those there are. */
+int sink_select(const struct options *options, const struct sink_driver **driver, struct err *err);
+
+const char *sink_outcome_name(enum sink_outcome outcome); /* "durable", "refused", "unknown" */
+
+/* A fake source for drivers without a drain side: every function returns -ENOTSUP. Drivers may name
+ * these in their tables so that no pointer is ever NULL. */
+int sink_no_setup(const struct options *options, struct err *err);     /* returns 0 */
+int sink_no_preflight(const struct options *options, struct err *err); /* returns 0 */
+int sink_no_lane_open(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err);
+int sink_no_fetch(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);
+int sink_no_keep(struct sink_lane *lane);
+int sink_no_ack(struct sink_lane *lane, struct sink_batch *batch);
+int sink_no_release(struct sink_lane *lane, struct sink_batch *batch);
+void sink_no_lane_close(struct sink_lane *lane);
+
+#endif
