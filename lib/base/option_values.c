@@ -1,0 +1,151 @@
+/* The parsers behind the types, and the redaction of URLs. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/options.h"
+
+struct unit {
+    const char *name;
+    int64_t factor;
+};
+
+int option_parse_decimal(const char *text, double *value, struct err *err)
+{
+    char *end;
+    /* strtod alone would take "inf", "nan", "0x1p3" and leading blanks */
+    if (text[0] == '\0' || text[strspn(text, "0123456789.eE+-")] != '\0')
+        return err_set(err, -EINVAL, "\"%s\" is not a number", text);
+    errno = 0;
+    *value = strtod(text, &end);
+    if (*end != '\0' || errno == ERANGE || !isfinite(*value))
+        return err_set(err, -EINVAL, "\"%s\" is not a number", text);
+    return 0;
+}
+
+int option_parse_int(const char *text, int64_t *value, struct err *err)
+{
+    const char *digits = text[0] == '-' ? text + 1 : text;
+    if (digits[0] == '\0' || digits[strspn(digits, "0123456789")] != '\0')
+        return err_set(err, -EINVAL, "\"%s\" is not a whole number", text);
+    errno = 0;
+    *value = strtoll(text, NULL, 10);
+    if (errno == ERANGE)
+        return err_set(err, -EINVAL, "\"%s\" is too large", text);
+    return 0;
+}
+
+static int parse_with_unit(const char *text, const struct unit *units, const char *kind,
+                           const char *example, int64_t *value, struct err *err)
+{
+    size_t digits = strspn(text, "0123456789.");
+    const char *suffix = text + digits;
+    const struct unit *unit = units;
+    while (unit->name && strcmp(unit->name, suffix) != 0)
+        unit++;
+    double number;
+    char copy[64];
+    if (digits == 0 || digits >= sizeof(copy) || !unit->name)
+        return err_set(err, -EINVAL, "\"%s\" is not a %s; write it like %s", text, kind, example);
+    memcpy(copy, text, digits);
+    copy[digits] = '\0';
+    if (option_parse_decimal(copy, &number, NULL) < 0)
+        return err_set(err, -EINVAL, "\"%s\" is not a %s; write it like %s", text, kind, example);
+    double scaled = number * (double)unit->factor;
+    if (scaled > 9.2e18)
+        return err_set(err, -EINVAL, "\"%s\" is too large", text);
+    *value = llround(scaled);
+    return 0;
+}
+
+int option_parse_duration(const char *text, int64_t *duration_ns, struct err *err)
+{
+    static const struct unit units[] = {
+        {"ns", 1},       {"us", NS_PER_US},    {"ms", NS_PER_MS},
+        {"s", NS_PER_S}, {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S},
+        {NULL, 0},
+    };
+    if (strcmp(text, "0") == 0) {
+        *duration_ns = 0;
+        return 0;
+    }
+    return parse_with_unit(text, units, "duration", "500us, 60ms, 1.5s, 5m or 1h", duration_ns,
+                           err);
+}
+
+int option_parse_size(const char *text, int64_t *bytes, struct err *err)
+{
+    static const struct unit units[] = {
+        {"", 1},          {"B", 1},           {"KiB", 1 << 10},
+        {"MiB", 1 << 20}, {"GiB", 1LL << 30}, {"TiB", 1LL << 40},
+        {"kB", 1000},     {"MB", 1000000},    {"GB", 1000000000},
+        {NULL, 0},
+    };
+    return parse_with_unit(text, units, "size", "4096, 256KiB, 64MiB or 2GiB", bytes, err);
+}
+
+static void append(char *out, size_t out_bytes, size_t *at, const char *text, size_t len)
+{
+    if (out_bytes == 0)
+        return;
+    size_t room = out_bytes - 1 - *at;
+    if (len > room)
+        len = room;
+    memcpy(out + *at, text, len);
+    *at += len;
+    out[*at] = '\0';
+}
+
+/* Copies text, replacing the value after every "password=" (a query parameter or a libpq keyword).
+ */
+static void append_without_keyword(char *out, size_t out_bytes, size_t *at, const char *text)
+{
+    static const char key[] = "password=";
+    for (;;) {
+        const char *found = strcasestr(text, key);
+        if (!found) {
+            append(out, out_bytes, at, text, strlen(text));
+            return;
+        }
+        const char *value = found + strlen(key);
+        append(out, out_bytes, at, text, (size_t)(value - text));
+        append(out, out_bytes, at, "***", 3);
+        if (*value == '\'') { /* libpq quotes with ', and escapes with a backslash */
+            value++;
+            while (*value && *value != '\'')
+                value += value[0] == '\\' && value[1] ? 2 : 1;
+            text = *value ? value + 1 : value;
+        } else {
+            text = value + strcspn(value, "& ");
+        }
+    }
+}
+
+char *url_redact(const char *url, char *out, size_t out_bytes)
+{
+    size_t at = 0;
+    if (out_bytes > 0)
+        out[0] = '\0';
+    const char *rest = url;
+    const char *scheme_end = strstr(url, "://");
+    if (scheme_end) {
+        const char *authority = scheme_end + 3;
+        size_t authority_len = strcspn(authority, "/?#");
+        const char *host = memrchr(authority, '@', authority_len);
+        /* A password with a raw '/' in it makes the authority end too early: look further then. */
+        if (!host)
+            host = strrchr(authority, '@');
+        if (host) {
+            const char *colon = memchr(authority, ':', (size_t)(host - authority));
+            if (colon) {
+                append(out, out_bytes, &at, url, (size_t)(colon + 1 - url));
+                append(out, out_bytes, &at, "***", 3);
+                rest = host;
+            }
+        }
+    }
+    append_without_keyword(out, out_bytes, &at, rest);
+    return out;
+}
