@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put(char *text, size_t size, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static void put(char *text, size_t size, const char *format,
+                                                      va_list args)
 {
     int wanted = vsnprintf(text, size, format, args);
     if (wanted >= (int)size)
