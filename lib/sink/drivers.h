@@ -1,0 +1,12 @@
+/* drivers.h: the drivers there are, for whoever puts a registry together (registry.c, tests, builds
+ * that are broken on purpose). Each is defined in sink_NAME.c. */
+#ifndef SLUICE_SINK_DRIVERS_H
+#define SLUICE_SINK_DRIVERS_H
+
+#include "sink/sink.h"
+
+extern const struct sink_driver sink_memory;
+extern const struct sink_driver sink_direct;
+extern const struct sink_driver sink_wal;
+
+#endif
