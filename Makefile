@@ -1,0 +1,79 @@
+# What a person types; everything real is in CMake, scripts/ and the programs. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+JOBS     ?= $(shell nproc)
+BUILD    := build/release
+SCENARIO ?= quick
+REPEAT   ?= 1
+SINKS    ?=
+SET      ?=
+WERROR   ?= OFF
+PREFIX   ?= /usr/local
+
+DEPS  := scripts/deps --quiet
+STEP  := JOBS=$(JOBS) WERROR=$(WERROR) scripts/build
+SUITE := scripts/run-tests
+
+.PHONY: help deps build compare test oracle contract bench lint fmt asan tsan install clean
+
+help: ## this list
+	@printf 'Usage: make TARGET [VARIABLE=value]\n\n'
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
+	    printf '  %-10s %s\n' "$$target" "$$text"; done
+	@printf '\nVariables: JOBS=%s WERROR=OFF|ON\n' '$(JOBS)'
+
+compare: build ## run a scenario against every sink, write compare.md; SCENARIO=quick REPEAT=1 SINKS="wal direct" SET="load.rps=200"
+	@$(DEPS) run
+	@$(BUILD)/bin/sluice run scenarios/$(SCENARIO).yaml --repeat $(REPEAT) \
+	    $(foreach sink,$(SINKS),--sink $(sink)) $(foreach pair,$(SET),--set $(pair))
+
+test: build ## unit tests, driver contracts, end to end, the audit's own proof
+	@$(DEPS) run test
+	@$(SUITE) $(BUILD)
+
+oracle: build ## builds broken on purpose: shows that the audit catches each
+	@$(DEPS) run test
+	@$(SUITE) $(BUILD) -L oracle --verbose
+
+contract: build ## the contract suite of sink drivers; SINK=wal for one
+	@$(DEPS) run test
+	@$(SUITE) $(BUILD) -R '^contract_$(SINK)' --verbose
+
+bench: build ## speed, each figure beside a baseline of the same run
+	@$(DEPS) run bench
+	@bench/run $(BUILD)
+
+lint: ## formatting, static analysis, shell scripts
+	@$(DEPS) build lint
+	@$(STEP) release configure
+	@JOBS=$(JOBS) scripts/lint build/release
+
+fmt: ## put every C file into the project's format
+	@$(DEPS) lint
+	@git ls-files -z '*.c' '*.h' | xargs -0 -r clang-format -i
+
+asan: ## unit tests under AddressSanitizer and UBSan
+	@$(DEPS) build run test
+	@$(STEP) asan
+	@$(SUITE) build/asan -LE 'e2e|oracle'
+
+tsan: ## unit tests under ThreadSanitizer
+	@$(DEPS) build run test
+	@$(STEP) tsan
+	@$(SUITE) build/tsan -LE 'e2e|oracle'
+
+deps: ## install what is missing for everything here
+	@scripts/deps
+
+build: ## build/release/bin
+	@$(DEPS) build
+	@$(STEP) release
+
+install: build ## install the programs below PREFIX (and DESTDIR)
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove build/; runs/ stays (see `sluice clean`)
+	@rm -rf build
