@@ -52,6 +52,8 @@ struct audit {
     char *why; /* one sentence for void, fail and excused, else "" */
     char *sink;
     bool control;
+    bool counted; /* false: ledger or main.tsv could not be read, and the counts below mean nothing
+                   */
 
     /* Always: acknowledged = committed + dead + lost (ids, not rows). */
     int64_t acknowledged, committed, dead;

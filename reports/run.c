@@ -1,0 +1,199 @@
+#include "run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "events.h"
+#include "lines.h"
+
+/* ---- folders ---- */
+
+static int compare_names(const void *left, const void *right)
+{
+    /* Natural order, so that worker-10 follows worker-9. */
+    return strverscmp(*(char *const *)left, *(char *const *)right);
+}
+
+char **names_list(const char *dir, bool (*keep)(const char *dir, const char *name), struct err *err)
+{
+    DIR *handle = opendir(dir);
+    if (!handle) {
+        int code = -errno;
+        err_set(err, code, "cannot read the folder %s: %s", dir, strerror(-code));
+        return NULL;
+    }
+    char **names = NULL;
+    size_t count = 0, capacity = 0;
+    const struct dirent *entry;
+    while ((entry = readdir(handle))) {
+        if (entry->d_name[0] == '.' || !keep(dir, entry->d_name))
+            continue;
+        array_grow((void **)&names, &capacity, count, sizeof(*names));
+        names[count++] = xstrdup(entry->d_name);
+    }
+    closedir(handle);
+    if (count)
+        qsort(names, count, sizeof(*names), compare_names);
+    array_grow((void **)&names, &capacity, count, sizeof(*names));
+    names[count] = NULL;
+    return names;
+}
+
+void names_free(char **names)
+{
+    for (size_t i = 0; names && names[i]; i++)
+        free(names[i]);
+    free(names);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), end_len = strlen(end);
+    return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+bool keep_events(const char *dir, const char *name)
+{
+    (void)dir;
+    return ends_with(name, ".jsonl");
+}
+
+bool keep_ledgers(const char *dir, const char *name)
+{
+    (void)dir;
+    return strncmp(name, "ledger", 6) == 0 && ends_with(name, ".tsv");
+}
+
+/* ---- loading ---- */
+
+/* ledger.tsv first: it is the load itself, and must be there. */
+static void load_ledgers(struct run *run)
+{
+    if (ledger_read(&run->ledger, run->dir, "ledger.tsv", &run->ledger_err) < 0)
+        return;
+    char **names = names_list(run->dir, keep_ledgers, &run->ledger_err);
+    for (size_t i = 0; names && names[i]; i++)
+        if (strcmp(names[i], "ledger.tsv") != 0 &&
+            ledger_read(&run->ledger, run->dir, names[i], &run->ledger_err) < 0)
+            break;
+    names_free(names);
+}
+
+static int compare_batches(const void *left, const void *right)
+{
+    const struct batch *a = left, *b = right;
+    return (a->ts_us > b->ts_us) - (a->ts_us < b->ts_us);
+}
+
+static int compare_backlogs(const void *left, const void *right)
+{
+    const struct backlog_sample *a = left, *b = right;
+    return (a->ts_us > b->ts_us) - (a->ts_us < b->ts_us);
+}
+
+static int compare_parts(const void *left, const void *right)
+{
+    const struct part *a = left, *b = right;
+    return strcmp(a->who, b->who);
+}
+
+static void sort(void *items, size_t count, size_t bytes,
+                 int (*compare)(const void *left, const void *right))
+{
+    if (count)
+        qsort(items, count, bytes, compare);
+}
+
+void run_load(struct run *run, const char *dir, bool only_audit)
+{
+    memset(run, 0, sizeof(*run));
+    run->dir = xstrdup(dir);
+    run->name = xstrdup(dir);
+    manifest_read(&run->manifest, dir, &run->manifest_err);
+    load_ledgers(run);
+    struct err err = {0};
+    char **names = names_list(dir, keep_events, &err);
+    for (size_t i = 0; names && names[i]; i++)
+        events_read(run, names[i], only_audit);
+    names_free(names);
+    sort(run->batches, run->batch_count, sizeof(*run->batches), compare_batches);
+    sort(run->backlog, run->backlog_count, sizeof(*run->backlog), compare_backlogs);
+    sort(run->parts, run->part_count, sizeof(*run->parts), compare_parts);
+}
+
+void run_free(struct run *run)
+{
+    for (size_t i = 0; i < run->file_count; i++) {
+        free(run->files[i].name);
+        free(run->files[i].unreadable);
+    }
+    for (size_t i = 0; i < run->part_count; i++) {
+        free(run->parts[i].who);
+        free(run->parts[i].samples);
+    }
+    for (size_t i = 0; i < run->stat_count; i++)
+        free(run->stats[i].name);
+    for (size_t i = 0; i < run->window_count; i++) {
+        free(run->windows[i].what);
+        free(run->windows[i].who);
+    }
+    for (size_t i = 0; i < run->lateness_count; i++)
+        free(run->lateness[i].phase);
+    free(run->files);
+    free(run->batches);
+    free(run->backlog);
+    free(run->parts);
+    free(run->host);
+    free(run->stats);
+    free(run->windows);
+    free(run->lateness);
+    manifest_free(&run->manifest);
+    ledger_free(&run->ledger);
+    free(run->dir);
+    free(run->name);
+    memset(run, 0, sizeof(*run));
+}
+
+/* ---- questions ---- */
+
+bool run_times_ok(const struct run *run)
+{
+    const struct manifest *m = &run->manifest;
+    return run->manifest_err.code == 0 && m->start_us > 0 && m->start_us < m->load_end_us &&
+           m->load_end_us <= m->end_us && m->end_us - m->start_us <= 7LL * 86400 * 1000000;
+}
+
+bool run_in_fault(const struct run *run, int64_t ts_us)
+{
+    for (size_t i = 0; i < run->window_count; i++)
+        if (ts_us >= run->windows[i].begin_us && ts_us < run->windows[i].end_us)
+            return true;
+    return false;
+}
+
+double run_backlog_end(const struct run *run)
+{
+    if (run->drained_seen && !isnan(run->drained_backlog))
+        return run->drained_backlog;
+    return run->backlog_count ? run->backlog[run->backlog_count - 1].tasks : NAN;
+}
+
+int64_t run_half_lines(const struct run *run)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < run->file_count; i++)
+        count += run->files[i].half;
+    return count;
+}
+
+int64_t run_damaged_lines(const struct run *run)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < run->file_count; i++)
+        count += run->files[i].damaged;
+    return count;
+}

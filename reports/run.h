@@ -1,0 +1,123 @@
+/* run.h: everything one run folder says, in memory: about 130 bytes a task plus the samples. */
+#ifndef SLUICE_REPORTS_RUN_H
+#define SLUICE_REPORTS_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "manifest.h"
+#include "tables.h"
+
+/* How well one *.jsonl could be read. */
+struct event_file {
+    char *name;
+    int64_t lines;
+    bool half;             /* its last line was cut short: what a killed process leaves */
+    int64_t damaged;       /* other lines that could not be used, and were skipped */
+    int64_t first_damaged; /* number of the first such line */
+    char *unreadable;      /* why the file could not be read (on), or NULL */
+};
+
+struct batch { /* committed */
+    int64_t ts_us, db_us;
+    double rows, inserted, redelivered, dead;
+};
+
+struct backlog_sample {
+    int64_t ts_us;
+    double tasks, bytes; /* NAN: not read */
+    bool exact;
+};
+
+struct os_sample { /* NAN: can't be told */
+    int64_t ts_us;
+    double cpu_pct, cpu_s, rss_bytes, read_bytes, write_bytes, rx_bytes, tx_bytes;
+};
+struct part { /* one `who` */
+    char *who;
+    struct os_sample *samples;
+    size_t count, capacity;
+};
+
+struct host_sample {
+    int64_t ts_us;
+    double busy_pct, steal_pct, iowait_pct, ours_pct;
+};
+
+struct stat_extremes { /* one field of sink_stats */
+    char *name;
+    double min, max, last;
+};
+
+struct window {               /* fault until recovered */
+    int64_t begin_us, end_us; /* end_us INT64_MAX: never recovered */
+    char *what, *who;
+};
+
+struct lateness {
+    char *phase;
+    double due, sent, p99_ms, max_ms;
+};
+
+struct run {
+    char *dir;  /* the folder */
+    char *name; /* "wal/1": for a reader */
+    struct manifest manifest;
+    struct err manifest_err; /* code 0: fine */
+    struct ledger ledger;
+    struct err ledger_err;
+
+    struct event_file *files;
+    size_t file_count, file_capacity;
+    struct batch *batches; /* in order of time */
+    size_t batch_count, batch_capacity;
+    struct backlog_sample *backlog; /* in order of time */
+    size_t backlog_count, backlog_capacity;
+    struct part *parts; /* by name */
+    size_t part_count, part_capacity;
+    struct host_sample *host;
+    size_t host_count, host_capacity;
+    struct stat_extremes *stats;
+    size_t stat_count, stat_capacity;
+    struct window *windows; /* in order of their begin */
+    size_t window_count, window_capacity;
+    struct lateness *lateness;
+    size_t lateness_count, lateness_capacity;
+
+    double redelivered;     /* sum over committed */
+    int64_t latency_events; /* api_latency events that met a row of the ledger */
+    int64_t disagreements;  /* of those, how many contradict it in code or outcome */
+    int64_t clock_steps;    /* of those, latency and wall-clock times differ by over 100 ms */
+    int64_t strangers;      /* durable or committed ids that no ledger knows */
+    bool drained_seen;      /* the runner's drained event */
+    double drained_backlog, drained_seconds;
+    int64_t drained_us;
+};
+
+/* Reads manifest, ledgers and events. Never fails as a whole: what is wrong stands in the _err
+ * fields and in files. Free in any case. only_audit: of the events only those that the audit needs.
+ */
+void run_load(struct run *run, const char *dir, bool only_audit);
+void run_free(struct run *run);
+
+bool run_times_ok(const struct run *run); /* start < end of load <= end: figures can be made */
+bool run_in_fault(const struct run *run, int64_t ts_us);
+
+/* What the sink still held when the run ended: the runner's word, else the last sample; NAN:
+ * unknown. */
+double run_backlog_end(const struct run *run);
+
+int64_t run_half_lines(const struct run *run);
+int64_t run_damaged_lines(const struct run *run);
+
+/* Names of a folder's entries that `keep` takes, sorted; NULL-terminated; free with names_free.
+ * NULL and err when the folder can't be read. */
+char **names_list(const char *dir, bool (*keep)(const char *dir, const char *name),
+                  struct err *err);
+void names_free(char **names);
+bool keep_events(const char *dir, const char *name);  /* *.jsonl */
+bool keep_ledgers(const char *dir, const char *name); /* ledger*.tsv */
+
+#endif
