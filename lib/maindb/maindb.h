@@ -1,12 +1,13 @@
-/* maindb.h: the slow main database (Postgres): idempotent batch insert, dead letters, SQLSTATE policy.
+/* maindb.h: the slow main database (Postgres): idempotent batch insert, dead letters, SQLSTATE
+ * policy.
  *
  * Tables (schema.sql beside this file is the one source): task (id uuid primary key, accepted_us
- * bigint, body bytea, committed_at timestamptz), task_dead (id, accepted_us, body, reason, sqlstate,
- * detail, dead_at; one row for an id and body). A BEFORE INSERT FOR EACH ROW trigger on task sleeps
- * row_delay.
+ * bigint, body bytea, committed_at timestamptz), task_dead (id, accepted_us, body, reason,
+ * sqlstate, detail, dead_at; one row for an id and body). A BEFORE INSERT FOR EACH ROW trigger on
+ * task sleeps row_delay.
  *
- * Threads: a struct maindb belongs to one thread (one lane). URLs are libpq connection URIs; texts of
- * errors never hold their password.
+ * Threads: a struct maindb belongs to one thread (one lane). URLs are libpq connection URIs; texts
+ * of errors never hold their password.
  */
 #ifndef SLUICE_MAINDB_MAINDB_H
 #define SLUICE_MAINDB_MAINDB_H
@@ -34,7 +35,9 @@ struct maindb_wait {
     int (*keep)(void *arg); /* called about every keep_every_ns while waiting; NULL: not */
     void *arg;
     int64_t keep_every_ns;
-    int cancel_fd; /* readable: cancel the statement in the server and return -ECANCELED; -1: none */
+    int cancel_fd; /* readable: cancel the statement in the server and return -ECANCELED; -1: none
+                    */
+    int64_t deadline_ns; /* longest wait for one answer, then -EAGAIN; 0: 10 minutes */
 };
 
 /* What a failed statement means (DESIGN: SQLSTATE policy). */
@@ -49,8 +52,8 @@ enum maindb_verdict maindb_judge(const char *sqlstate); /* NULL or "": a lost co
 int maindb_open(struct maindb **db, const char *url, const char *application_name, struct err *err);
 void maindb_close(struct maindb *db); /* NULL is allowed */
 
-/* Commits tasks (any order, repeats allowed) in one transaction, so that afterwards each is in task or
- * task_dead. 0 and result; -EAGAIN: transient, nothing certain, call again with the same tasks;
+/* Commits tasks (any order, repeats allowed) in one transaction, so that afterwards each is in task
+ * or task_dead. 0 and result; -EAGAIN: transient, nothing certain, call again with the same tasks;
  * -EPERM: fatal, a person must act; -ECANCELED. */
 int maindb_commit(struct maindb *db, const struct task *tasks, size_t count,
                   const struct maindb_wait *wait, struct maindb_result *result, struct err *err);
@@ -60,8 +63,8 @@ int maindb_check(struct maindb *db, struct err *err);
 
 /* Makes or updates tables and trigger; idempotent. row_delay_ns 0: no sleep. */
 int maindb_setup(const char *url, int64_t row_delay_ns, struct err *err);
-/* Reads fsync, synchronous_commit, full_page_writes back; -EPERM names setting, found, wanted. Version
- * text ("PostgreSQL 15.18") into version. */
+/* Reads fsync, synchronous_commit, full_page_writes back; -EPERM names setting, found, wanted.
+ * Version text ("PostgreSQL 15.18") into version. */
 int maindb_preflight(const char *url, char *version, size_t version_bytes, struct err *err);
 
 struct maindb_counts {
