@@ -1,0 +1,490 @@
+/*
+ * Oracle: a model of the log in a few arrays. Whatever was reported durable must be read again,
+ * with its bytes, in order, under its number; nothing else may be read but records whose flush
+ * failed, and those only at once after the next open; the log opens whatever was cut; numbers
+ * never run back; the reader never passes what is durable.
+ *
+ * Each seed is a life of crashes. A failing seed is printed and runs alone: test_simulate SEED.
+ */
+#include "sim.h"
+
+#include "wal/probe.h"
+#include "wal/reader.h"
+#include "wal/wal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIR_NAME   "log"
+#define RECORDS    20000
+#define RECORD_MAX 3000
+#define PENDING    4096
+
+struct record {
+    uint64_t serial; /* 0: none */
+    bool delivered;
+    bool done; /* asked for, at least */
+};
+
+struct world {
+    uint64_t seed;
+    struct sim *sim;
+    struct wal_options options;
+    struct wal_reader_options reader_options;
+    struct wal *wal;
+    struct wal_reader *reader;
+    struct record records[RECORDS]; /* by number: durable */
+    uint64_t acked;                 /* all up to it are durable */
+    uint64_t pending[PENDING];      /* serials queued, of acked + 1 on */
+    uint64_t pending_count;
+    uint64_t maybe[PENDING]; /* serials whose flush failed, of acked + 1 on */
+    uint64_t maybe_count;
+    uint64_t serial;
+    uint64_t expected; /* the reader's next new number; 0: whatever comes first */
+    uint64_t out[PENDING];
+    uint64_t out_count;
+    uint64_t delivered;
+    uint64_t opens;
+    bool broken;
+    bool failed;
+};
+
+#define CHECK(world, condition, ...)                                                               \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "seed %" PRIu64 ": %s:%d: %s: ", (world)->seed, __FILE__, __LINE__,    \
+                    #condition);                                                                   \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, "\n");                                                                 \
+            (world)->failed = true;                                                                \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+
+static uint64_t chance(struct world *world, uint64_t below)
+{
+    return sim_random(world->sim, below);
+}
+
+/* A payload is a function of its serial. */
+static size_t payload(uint64_t serial, unsigned char *bytes)
+{
+    uint64_t z = serial * 0x9E3779B97F4A7C15u;
+    z ^= z >> 29;
+    size_t size;
+    switch (z % 8) {
+    case 0:
+        size = 8;
+        break;
+    case 1:
+        size = RECORD_MAX;
+        break;
+    case 2:
+        size = 8 + (z >> 8) % (RECORD_MAX - 8);
+        break;
+    default:
+        size = 8 + (z >> 8) % 400;
+    }
+    memcpy(bytes, &serial, 8);
+    for (size_t i = 8; i < size; i++) {
+        z = z * 6364136223846793005u + 1442695040888963407u;
+        bytes[i] = (unsigned char)(z >> 56);
+    }
+    return size;
+}
+
+static void take_acked(struct world *world, const uint64_t *serials, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        world->records[world->acked + 1].serial = serials[i];
+        world->acked++;
+    }
+}
+
+static void step_append(struct world *world)
+{
+    unsigned char bytes[RECORD_MAX];
+    if (world->pending_count == PENDING || world->acked + PENDING + 2 > RECORDS) {
+        return;
+    }
+    uint64_t serial = ++world->serial;
+    uint64_t lsn;
+    size_t size = payload(serial, bytes);
+    int result = wal_append(world->wal, bytes, size, &lsn);
+    CHECK(world,
+          result == 0 || result == -EAGAIN || result == -ENOSPC || result == -EDQUOT ||
+              (result == -EIO && world->broken),
+          "append says %d", result);
+    if (result == 0) {
+        CHECK(world, lsn == world->acked + world->pending_count + 1, "number %" PRIu64, lsn);
+        world->pending[world->pending_count++] = serial;
+    }
+}
+
+static void settle(struct world *world, int result, uint64_t durable)
+{
+    if (result >= 0 || durable > world->acked) {
+        CHECK(world, durable >= world->acked && durable - world->acked <= world->pending_count,
+              "durable %" PRIu64, durable);
+        uint64_t count = durable - world->acked;
+        take_acked(world, world->pending, count);
+        world->pending_count -= count;
+        memmove(world->pending, world->pending + count,
+                world->pending_count * sizeof *world->pending);
+    }
+    if (result == -EIO) {
+        if (!world->broken) {
+            memcpy(world->maybe, world->pending, world->pending_count * sizeof *world->maybe);
+            world->maybe_count = world->pending_count;
+        }
+        world->broken = true;
+    }
+    if (result < 0) {
+        world->pending_count = 0;
+    }
+}
+
+static void step_flush(struct world *world)
+{
+    uint64_t durable;
+    bool was_broken = world->broken;
+    int result = wal_flush(world->wal, &durable);
+    CHECK(world, result >= 0 || result == -ENOSPC || result == -EDQUOT || result == -EIO,
+          "flush says %d", result);
+    CHECK(world, !was_broken || result == -EIO, "flush says %d after a failure", result);
+    settle(world, result, durable);
+}
+
+static void close_writer(struct world *world, bool kill)
+{
+    if (world->wal == NULL) {
+        return;
+    }
+    if (kill) {
+        bool dead = world->sim->dead;
+        world->sim->dead = true;
+        wal_close(world->wal);
+        world->sim->dead = dead;
+        world->pending_count = 0; /* never written */
+    } else {
+        int result = wal_close(world->wal);
+        if (result == 0) {
+            take_acked(world, world->pending, world->pending_count);
+            world->pending_count = 0;
+        } else {
+            /* Several flushes: a prefix is durable, of the rest one batch may be. */
+            settle(world, -EIO, world->acked);
+        }
+    }
+    world->wal = NULL;
+}
+
+static void close_reader(struct world *world, bool kill)
+{
+    if (world->reader == NULL) {
+        return;
+    }
+    bool dead = world->sim->dead;
+    world->sim->dead = dead || kill;
+    wal_reader_close(world->reader);
+    world->sim->dead = dead;
+    world->reader = NULL;
+    world->out_count = 0;
+    world->expected = 0;
+}
+
+static void open_writer(struct world *world)
+{
+    struct wal_err err;
+    int result = wal_open(DIR_NAME, &world->options, &world->wal, &err);
+    if (result < 0) {
+        world->wal = NULL;
+        bool excused = world->sim->dead || world->sim->fail_calls != 0;
+        CHECK(world, excused, "open says %d: %s", result, err.text);
+        return;
+    }
+    struct wal_stats stats;
+    wal_stats(world->wal, &stats);
+    world->opens++;
+    CHECK(world,
+          stats.durable_lsn >= world->acked &&
+              stats.durable_lsn <= world->acked + world->maybe_count,
+          "durable %" PRIu64 " of %" PRIu64 " + %" PRIu64, stats.durable_lsn, world->acked,
+          world->maybe_count);
+    CHECK(world, !stats.cursor_was_ahead, "the cursor is ahead");
+    CHECK(world, stats.next_lsn == stats.durable_lsn + 1, "next %" PRIu64, stats.next_lsn);
+    take_acked(world, world->maybe, stats.durable_lsn - world->acked);
+    world->maybe_count = 0;
+    world->broken = false;
+}
+
+static void open_reader(struct world *world)
+{
+    struct wal_err err;
+    int result = wal_reader_open(DIR_NAME, &world->reader_options, &world->reader, &err);
+    if (result < 0) {
+        world->reader = NULL;
+        CHECK(world, world->sim->dead || world->sim->fail_calls != 0, "reader says %d: %s", result,
+              err.text);
+    }
+}
+
+static void step_read(struct world *world)
+{
+    struct wal_record record;
+    unsigned char bytes[RECORD_MAX];
+    if (world->out_count == PENDING) {
+        return;
+    }
+    int result = wal_reader_next(world->reader, &record);
+    if (result < 0) {
+        CHECK(world, world->sim->dead || world->sim->fail_calls != 0, "next says %d: %s", result,
+              wal_reader_problem(world->reader));
+        close_reader(world, true);
+        return;
+    }
+    if (result == 0) {
+        return;
+    }
+    CHECK(world, record.lsn <= world->acked + world->pending_count, "read %" PRIu64, record.lsn);
+    if (record.lsn > world->acked) {
+        /* Only a writer that died between publishing and telling us could do this. */
+        CHECK(world, false, "read %" PRIu64 " before it was reported durable", record.lsn);
+    }
+    size_t size = payload(world->records[record.lsn].serial, bytes);
+    CHECK(world, record.count == size && memcmp(record.bytes, bytes, size) == 0,
+          "record %" PRIu64 " has other bytes", record.lsn);
+    if (!record.again) {
+        CHECK(world, world->expected == 0 || record.lsn == world->expected,
+              "read %" PRIu64 ", not %" PRIu64, record.lsn, world->expected);
+        for (uint64_t lsn = 1; world->expected == 0 && lsn < record.lsn; lsn++) {
+            CHECK(world, world->records[lsn].done,
+                  "started at %" PRIu64 ", %" PRIu64 " is not done", record.lsn, lsn);
+        }
+        world->expected = record.lsn + 1;
+    } else {
+        CHECK(world, record.lsn < world->expected, "again %" PRIu64, record.lsn);
+    }
+    world->records[record.lsn].delivered = true;
+    world->delivered++;
+    world->out[world->out_count++] = record.lsn;
+}
+
+static void step_done(struct world *world)
+{
+    if (world->out_count == 0) {
+        return;
+    }
+    uint64_t at = chance(world, 3) == 0 ? chance(world, world->out_count) : 0;
+    uint64_t lsn = world->out[at];
+    bool release = chance(world, 8) == 0;
+    world->records[lsn].done = world->records[lsn].done || !release;
+    int result = release ? wal_reader_release(world->reader, lsn, lsn)
+                         : wal_reader_done(world->reader, lsn, lsn);
+    world->out_count--;
+    memmove(world->out + at, world->out + at + 1, (world->out_count - at) * sizeof *world->out);
+    if (result < 0) {
+        CHECK(world, world->sim->dead || world->sim->fail_calls != 0, "done says %d", result);
+        close_reader(world, true);
+        return;
+    }
+}
+
+static void crash(struct world *world, bool power)
+{
+    struct sim *sim = world->sim;
+    if (power) {
+        sim->dead = true;
+        close_writer(world, true);
+        close_reader(world, true);
+        sim_power_cut(sim);
+    } else {
+        bool dead = sim->dead;
+        if (dead || chance(world, 2) == 0) {
+            close_writer(world, true);
+        }
+        if (dead || chance(world, 2) == 0) {
+            close_reader(world, true);
+        }
+        sim->dead = false;
+        sim->cut_after = 0;
+    }
+    sim->fail_calls = 0;
+    sim->short_writes = chance(world, 3) == 0;
+}
+
+static void inject(struct world *world)
+{
+    struct sim *sim = world->sim;
+    switch (chance(world, 6)) {
+    case 0:
+    case 1:
+    case 2:
+        sim->cut_after = 1 + chance(world, 60);
+        break;
+    case 3:
+        sim->fail_calls = SIM_SYNC;
+        sim->fail_after = (unsigned)chance(world, 10);
+        sim->fail_count = 1;
+        sim->fail_code = -EIO;
+        break;
+    case 4:
+        sim->fail_calls = SIM_WRITE;
+        sim->fail_after = (unsigned)chance(world, 10);
+        sim->fail_count = 1;
+        sim->fail_code = chance(world, 2) == 0 ? -ENOSPC : -EIO;
+        break;
+    default:
+        sim->fail_calls = SIM_RENAME | SIM_SYNC_DIR | SIM_OPEN | SIM_UNLINK;
+        sim->fail_after = (unsigned)chance(world, 5);
+        sim->fail_count = 1;
+        sim->fail_code = -EIO;
+    }
+}
+
+static void step(struct world *world)
+{
+    world->sim->now_ns += (int64_t)chance(world, 50000000);
+    if (world->wal == NULL && chance(world, 3) == 0) {
+        open_writer(world);
+    }
+    if (world->reader == NULL && chance(world, 3) == 0) {
+        open_reader(world);
+    }
+    uint64_t what = chance(world, 100);
+    if (world->wal != NULL && what < 30) {
+        step_append(world);
+    } else if (world->wal != NULL && what < 50) {
+        step_flush(world);
+    } else if (world->wal != NULL && what < 60) {
+        int result = wal_prepare(world->wal);
+        CHECK(world,
+              result >= 0 || world->sim->dead || world->sim->fail_calls != 0 || result == -ENOSPC ||
+                  result == -EDQUOT || world->broken,
+              "prepare says %d: %s", result, wal_problem(world->wal));
+    } else if (world->reader != NULL && what < 80) {
+        step_read(world);
+    } else if (world->reader != NULL && what < 94) {
+        step_done(world);
+    } else if (what == 94) {
+        close_writer(world, false);
+    } else if (what == 95) {
+        close_reader(world, false);
+    } else if (what == 96 && world->sim->fail_calls == 0 && world->sim->cut_after == 0) {
+        inject(world);
+    } else if (what == 97 && chance(world, 2) == 0) {
+        crash(world, true);
+    } else if (what == 98 && chance(world, 2) == 0) {
+        crash(world, false);
+    } else if (what == 99 && world->wal != NULL) {
+        wal_seal(world->wal);
+    }
+    if (!world->failed && (world->sim->dead || (world->broken && chance(world, 10) == 0))) {
+        crash(world, world->sim->dead ? true : chance(world, 2) == 0);
+    }
+}
+
+/* Nothing fails any more: all that was durable comes out. */
+static void finish(struct world *world)
+{
+    struct sim *sim = world->sim;
+    sim->fail_calls = 0;
+    sim->cut_after = 0;
+    sim->room_bytes = 0;
+    close_writer(world, false);
+    close_reader(world, false);
+    open_writer(world);
+    if (world->failed) {
+        return;
+    }
+    open_reader(world);
+    for (uint64_t i = 0; i < RECORDS * 2u && !world->failed; i++) {
+        uint64_t before = world->delivered;
+        step_read(world);
+        while (!world->failed && world->out_count > 0) {
+            step_done(world);
+        }
+        if (world->delivered == before) {
+            break;
+        }
+    }
+    if (world->failed) {
+        return;
+    }
+    for (uint64_t lsn = 1; lsn <= world->acked; lsn++) {
+        CHECK(world, world->records[lsn].delivered, "%" PRIu64 " was durable and never read", lsn);
+    }
+    struct wal_probe *probe;
+    struct wal_probe_stats stats;
+    struct wal_err err;
+    wal_probe_open(DIR_NAME, &sim->vfs, &probe, &err);
+    int result = wal_probe_read(probe, &stats, &err);
+    wal_probe_close(probe);
+    CHECK(world, result == 0 && stats.lag_records == 0 && stats.durable_lsn == world->acked,
+          "probe says %d, lag %" PRIu64, result, stats.lag_records);
+}
+
+static bool run_seed(uint64_t seed, uint64_t *delivered, uint64_t *opens)
+{
+    struct world *world = calloc(1, sizeof *world);
+    world->seed = seed;
+    world->sim = sim_new(seed);
+    wal_options_init(&world->options);
+    world->options.vfs = &world->sim->vfs;
+    world->options.segment_bytes = 8192u << chance(world, 3);
+    world->options.record_max = RECORD_MAX;
+    world->options.batch_max_bytes = (uint32_t)(100 + chance(world, 6000));
+    world->options.block_bytes = 512u << chance(world, 2);
+    world->options.segment_age_ns = chance(world, 2) == 0 ? 0 : 500000000;
+    wal_reader_options_init(&world->reader_options);
+    world->reader_options.vfs = &world->sim->vfs;
+    world->reader_options.cursor_sync_ns = (int64_t)chance(world, 3) * 100000000;
+    world->sim->no_allocate = chance(world, 4) == 0;
+    if (chance(world, 3) == 0) {
+        world->options.quota_bytes = world->options.segment_bytes * (3 + chance(world, 5));
+    }
+    if (chance(world, 6) == 0) {
+        world->sim->room_bytes = 16384 + world->options.segment_bytes * (3 + chance(world, 5));
+    }
+    uint64_t steps = 300 + chance(world, 1200);
+    for (uint64_t i = 0; i < steps && !world->failed; i++) {
+        step(world);
+    }
+    if (!world->failed) {
+        finish(world);
+    }
+    bool failed = world->failed;
+    *delivered += world->delivered;
+    *opens += world->opens;
+    world->sim->fail_calls = 0;
+    close_writer(world, true);
+    close_reader(world, true);
+    sim_free(world->sim);
+    free(world);
+    return !failed;
+}
+
+int main(int count, char **arguments)
+{
+    uint64_t first = 1;
+    uint64_t last = 400;
+    uint64_t delivered = 0;
+    uint64_t opens = 0;
+    unsigned failures = 0;
+    if (count == 2) {
+        first = last = strtoull(arguments[1], NULL, 10);
+    } else if (count == 3) {
+        first = strtoull(arguments[1], NULL, 10);
+        last = strtoull(arguments[2], NULL, 10);
+    }
+    for (uint64_t seed = first; seed <= last && failures < 5; seed++) {
+        failures += !run_seed(seed, &delivered, &opens);
+    }
+    printf("seeds %" PRIu64 " to %" PRIu64 ": %u failed, %" PRIu64 " opens, %" PRIu64
+           " records read\n",
+           first, last, failures, opens, delivered);
+    return failures == 0 ? 0 : 1;
+}

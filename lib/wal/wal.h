@@ -1,0 +1,131 @@
+/*
+ * A segment write-ahead log with group commit: the writer.
+ *
+ *     struct wal_options options;
+ *     wal_options_init(&options);
+ *     wal_open("/var/lib/thing/log", &options, &wal, &err);
+ *     wal_append(wal, bytes, count, &lsn);      queues, copies
+ *     wal_flush(wal, &durable_lsn);             writes and flushes: lsn <= durable_lsn is on disk
+ *     wal_prepare(wal);                         when idle
+ *     wal_close(wal);
+ *
+ * One process writes a log, one (the same or another) reads it: reader.h. Anyone may look: probe.h.
+ * format.h specifies the bytes.
+ *
+ * Threads: a struct wal belongs to one thread at a time; nothing in here starts a thread or takes a
+ * lock that another thread could hold. For callers with threads of their own there is wal_group.h.
+ *
+ * Errors: calls return 0 or positive, or a negative errno; those that take a struct wal_err fill
+ * it with one sentence that names the file.
+ *   -EIO      a write or a flush failed. Final: after such a failure nobody knows what the disk
+ *             holds, so every later call says -EIO until the log is opened anew.
+ *   -ENOSPC   no room on the disk,  } what was queued is surely not stored; resumes by itself,
+ *   -EDQUOT   or within the quota   } when wal_prepare or wal_append find room
+ */
+#ifndef WAL_H
+#define WAL_H
+
+#include "wal/wal_vfs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct wal;
+
+struct wal_err {
+    char text[256];
+};
+
+struct wal_options {
+    const struct wal_vfs *vfs; /* wal_vfs_posix() */
+    uint64_t segment_bytes;    /* size of a segment's file; 32 MiB */
+    int64_t segment_age_ns;    /* seal a segment this long after its first record; 0: never (0) */
+    uint64_t quota_bytes;      /* of all segments, at least 3 of them; 0: none (0) */
+    uint64_t queue_max_bytes;  /* queued and not flushed; 64 MiB */
+    uint32_t record_max;       /* longest payload; 1 MiB */
+    uint32_t batch_max_bytes;  /* a flush writes no more, unless one record is longer; 256 KiB */
+    uint32_t block_bytes;      /* batches start on multiples of it: 512, 1024, 2048 or 4096; 512 */
+    uint64_t first_lsn;        /* of a new log; 1 */
+};
+
+void wal_options_init(struct wal_options *options);
+
+/*
+ * Opens or creates the log in the folder `dir` (its parent must exist), and recovers it: verifies
+ * every record that the reader is not done with, drops a torn tail, makes the rest durable, starts
+ * a fresh segment and publishes the durable LSN to the reader.
+ *   -EBUSY     another writer has it open
+ *   -EBADMSG   durable records are damaged or missing; the text names file, offset and kind.
+ * Nothing was changed. -ENOTSUP   a format of another version -EINVAL    options out of bounds
+ *   -ENOMEM, or what the file system said
+ * With no room for a fresh segment the log opens nevertheless, and refuses records until there is.
+ */
+int wal_open(const char *dir, const struct wal_options *options, struct wal **wal,
+             struct wal_err *err);
+
+/*
+ * Queues one record; the bytes are copied. No system call. *lsn (may be NULL) is the number it will
+ * have if it becomes durable; the number of a refused record is given to another.
+ *   -EMSGSIZE  longer than record_max
+ *   -EAGAIN    queue_max_bytes are waiting: flush first
+ *   -ENOSPC, -EDQUOT  no room is prepared for it
+ *   -EOVERFLOW the last number has been given
+ *   -EIO, -ENOMEM
+ */
+int wal_append(struct wal *wal, const void *bytes, size_t count, uint64_t *lsn);
+int wal_appendv(struct wal *wal, const struct iovec *parts, int part_count, uint64_t *lsn);
+
+/*
+ * Writes and flushes the oldest queued records, up to batch_max_bytes, in this thread.
+ * *durable_lsn (may be NULL) is set, whatever is returned.
+ *   1  done, and more is queued    0  done, the queue is empty
+ *   -ENOSPC, -EDQUOT  everything queued was dropped and is surely not stored
+ *   -EIO  everything queued above *durable_lsn was dropped and may be stored or not
+ */
+int wal_flush(struct wal *wal, uint64_t *durable_lsn);
+
+/*
+ * One small step of housekeeping: makes the next segment, removes or recycles what the reader is
+ * done with, seals by age. A step is at most one small flush of the disk long.
+ *   1  call again soon, when idle   0  nothing to do before wal_prepare_due_ns
+ *   negative: the step failed; the log still works while the current segment has room
+ */
+int wal_prepare(struct wal *wal);
+/* In how many nanoseconds should wal_prepare be called? 0: now; -1: no need until the next flush.
+ */
+int64_t wal_prepare_due_ns(const struct wal *wal);
+
+/* Ends the current segment after its last durable record, if it has any: those are then sealed.
+ * 1: sealed; 0: nothing to seal, or something is queued; -EAGAIN: no next segment prepared yet. */
+int wal_seal(struct wal *wal);
+
+/* Would a record of `count` bytes be taken now? 0, or what wal_append would say. */
+int wal_room(const struct wal *wal, size_t count);
+
+struct wal_stats {
+    uint64_t durable_lsn;
+    uint64_t next_lsn;
+    uint64_t queued_records;
+    uint64_t queued_bytes;
+    uint64_t epoch;
+    uint64_t segments;        /* files that hold, held or will hold records */
+    uint64_t allocated_bytes; /* their sizes */
+    uint64_t flushes;
+    uint64_t segments_made;
+    uint64_t segments_recycled;
+    uint64_t segments_removed;
+    uint64_t size_changes; /* flushes that had to grow the file */
+    uint64_t torn_bytes;   /* found behind the last record on open */
+    bool cursor_was_ahead; /* on open: the reader had been further than the log */
+    char warning[256];     /* of the last open; "" if there was none */
+};
+void wal_stats(const struct wal *wal, struct wal_stats *stats);
+
+/* Why the log failed or refuses, one sentence; "" if it does not. Valid until the next call. */
+const char *wal_problem(const struct wal *wal);
+
+/* Flushes what is queued, unless the log has failed; frees everything, whatever it returns. */
+int wal_close(struct wal *wal);
+
+#endif
