@@ -28,6 +28,13 @@ int wal_shared_open(const struct wal_vfs *vfs, const char *dir, bool write,
         if (result == -EOPNOTSUPP) {
             result = vfs->truncate(vfs, opened, WAL_SHARED_BYTES);
         }
+        /* Its content is worth nothing after a crash, but its room must still be there then. */
+        if (result == 0) {
+            result = vfs->sync(vfs, opened);
+        }
+        if (result == 0) {
+            result = vfs->sync_dir(vfs, dir);
+        }
     }
     if (result == 0) {
         result = vfs->map(vfs, opened, WAL_SHARED_BYTES, write, &memory);

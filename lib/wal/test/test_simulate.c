@@ -170,14 +170,14 @@ static void close_writer(struct world *world, bool kill)
         world->sim->dead = dead;
         world->pending_count = 0; /* never written */
     } else {
-        int result = wal_close(world->wal);
-        if (result == 0) {
-            take_acked(world, world->pending, world->pending_count);
-            world->pending_count = 0;
-        } else {
-            /* Several flushes: a prefix is durable, of the rest one batch may be. */
-            settle(world, -EIO, world->acked);
-        }
+        /* wal_close would do the same, but not tell how far it came. */
+        uint64_t durable;
+        int result;
+        do {
+            result = wal_flush(world->wal, &durable);
+            settle(world, result, durable);
+        } while (result > 0 && !world->failed);
+        wal_close(world->wal);
     }
     world->wal = NULL;
 }
