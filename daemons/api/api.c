@@ -147,6 +147,7 @@ static int64_t sleep_ns(struct api *api)
         sleep = (int64_t)mhd_ms * NS_PER_MS;
     }
     int64_t due = api->sink ? api->driver->due_ns(api->sink) : -1;
+    api->process_by_ns = due >= 0 ? api->now_ns + due : INT64_MAX;
     if (due >= 0 && due < sleep) {
         sleep = due;
     }
@@ -184,10 +185,11 @@ static void process(struct api *api, bool sink_readable)
     if (!api->sink || api->broken) {
         return;
     }
-    if (!sink_readable && api->submitted == 0 && api->driver->due_ns(api->sink) != 0) {
+    if (!sink_readable && api->submitted == 0 && api->now_ns < api->process_by_ns) {
         return;
     }
     api->submitted = 0;
+    api->process_by_ns = INT64_MAX;
     int rc = api->driver->process(api->sink);
     api->processed++;
     if (rc == -EIO) {

@@ -46,6 +46,7 @@ struct api {
     size_t receiving;           /* requests whose body is still coming */
     size_t answering;           /* requests decided and not yet answered in full */
     int64_t now_ns;             /* as of this pass */
+    int64_t process_by_ns;      /* when process() is due, as the sink last said; INT64_MAX: not */
     int64_t tick_ns, flushed_ns, swept_ns;
     int listen_fd, epoll_fd;
     bool sink_is_ready;

@@ -152,7 +152,7 @@ static enum MHD_Result submit(struct connection *connection)
     struct api *api = connection->api;
     struct task task;
     struct err err;
-    connection->guarded.state = GUARDED_WAITING;
+    guard_waiting(&connection->guarded);
     api->receiving--;
     const char *body = connection->body.data ? connection->body.data : "";
     if (task_parse(body, connection->body.len, &task, &err) < 0) {
@@ -337,7 +337,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
         if (connection->state == REQUEST_BODY) {
             return submit(connection);
         }
-        connection->guarded.state = GUARDED_WAITING;
+        guard_waiting(&connection->guarded);
         connection->api->receiving--;
         connection->api->answering++;
         return queue_reply(connection);

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { TCP_CLOSE_WAIT_STATE = 8 }; /* of the kernel's TCP states; linux/tcp.h does not name them */
+
 void guard_init(struct guard *guard, int64_t request_ns)
 {
     memset(guard, 0, sizeof(*guard));
@@ -43,67 +45,70 @@ void guard_remove(struct guard *guard, struct guarded *connection)
     guard->count--;
 }
 
+static void enter(struct guarded *connection, enum guarded_state state, int64_t since_ns)
+{
+    connection->state = state;
+    connection->since_ns = since_ns;
+    connection->fresh = true;
+    connection->half_closed = false;
+}
+
 void guard_between(struct guarded *connection)
 {
-    connection->state = GUARDED_BETWEEN;
-    connection->fresh = true;
-    connection->since_ns = 0;
+    enter(connection, GUARDED_BETWEEN, 0);
 }
 
 void guard_body(struct guarded *connection, int64_t now_ns)
 {
-    connection->state = GUARDED_BODY;
-    connection->since_ns = now_ns;
+    enter(connection, GUARDED_BODY, now_ns);
 }
 
 void guard_waiting(struct guarded *connection)
 {
-    connection->state = GUARDED_WAITING;
+    enter(connection, GUARDED_WAITING, 0);
 }
 
-static uint64_t bytes_received(int fd)
+enum verdict { LEAVE, LATE, GONE };
+
+static enum verdict judge(struct guard *guard, struct guarded *connection, int64_t now_ns)
 {
     struct tcp_info info = {0};
     socklen_t info_bytes = sizeof(info);
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) < 0) {
-        return 0;
+    if (connection->state == GUARDED_WAITING ||
+        getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) < 0) {
+        return LEAVE;
     }
-    return info.tcpi_bytes_received;
-}
-
-static bool is_late(struct guard *guard, struct guarded *connection, int64_t now_ns)
-{
-    switch (connection->state) {
-    case GUARDED_WAITING:
-        return false;
-    case GUARDED_BODY:
-        return now_ns - connection->since_ns >= guard->request_ns;
-    case GUARDED_BETWEEN:
-        break;
+    if (connection->since_ns > 0 && now_ns - connection->since_ns >= guard->request_ns) {
+        return LATE;
     }
-    if (connection->fresh) {
-        connection->fresh = false;
-        connection->bytes_seen = bytes_received(connection->fd);
-        return false;
+    if (info.tcpi_state == TCP_CLOSE_WAIT_STATE) {
+        /* Seen twice, so MHD has had its time to read what came before the end. */
+        if (connection->half_closed) {
+            return GONE;
+        }
+        connection->half_closed = true;
     }
-    if (connection->since_ns == 0) {
-        if (bytes_received(connection->fd) > connection->bytes_seen) {
+    if (connection->state == GUARDED_BETWEEN && connection->since_ns == 0) {
+        if (connection->fresh) {
+            connection->bytes_seen = info.tcpi_bytes_received;
+        } else if (info.tcpi_bytes_received > connection->bytes_seen) {
             connection->since_ns = now_ns;
         }
-        return false;
+        connection->fresh = false;
     }
-    return now_ns - connection->since_ns >= guard->request_ns;
+    return LEAVE;
 }
 
 size_t guard_sweep(struct guard *guard, int64_t now_ns)
 {
-    size_t shut = 0;
+    size_t late = 0;
     for (struct guarded *connection = guard->first; connection; connection = connection->next) {
-        if (!connection->shut && is_late(guard, connection, now_ns)) {
+        enum verdict verdict = connection->shut ? LEAVE : judge(guard, connection, now_ns);
+        if (verdict != LEAVE) {
             connection->shut = true;
             shutdown(connection->fd, SHUT_RDWR);
-            shut++;
+            late += verdict == LATE;
         }
     }
-    return shut;
+    return late;
 }

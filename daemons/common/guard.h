@@ -27,6 +27,7 @@ struct guarded {
     enum guarded_state state;
     bool fresh;          /* nothing was looked at since the last change of state */
     bool shut;           /* the guard has ended it */
+    bool half_closed;    /* the peer had sent its last byte when it was last looked at */
     uint64_t bytes_seen; /* received from the peer when it was last looked at between requests */
     int64_t since_ns; /* BODY: since when; BETWEEN: when bytes of a header were first seen, or 0 */
 };
@@ -44,7 +45,8 @@ void guard_between(struct guarded *connection); /* a request was answered in ful
 void guard_body(struct guarded *connection, int64_t now_ns);
 void guard_waiting(struct guarded *connection);
 
-/* Shuts down what is late; call it a few times within request_ns. Returns how many were shut. */
+/* Shuts down what is late; call it a few times within request_ns. Returns how many were
+ * shut for being late. */
 size_t guard_sweep(struct guard *guard, int64_t now_ns);
 
 #endif

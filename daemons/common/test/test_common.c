@@ -194,6 +194,30 @@ static void guard_starts_anew_after_a_request(void **state)
     close(pair.client), close(pair.server);
 }
 
+static void guard_ends_half_closed(void **state)
+{
+    (void)state;
+    struct guard guard;
+    guard_init(&guard, 10 * NS_PER_S);
+    struct pair pair = tcp_pair();
+    struct guarded connection;
+    guard_add(&guard, &connection, pair.server);
+    guard_waiting(&connection);
+    shutdown(pair.client, SHUT_WR);
+    struct pollfd ready = {.fd = pair.server, .events = POLLRDHUP};
+    assert_int_equal(poll(&ready, 1, 5000), 1);
+    guard_sweep(&guard, NS_PER_S);
+    guard_sweep(&guard, 2 * NS_PER_S); /* it still waits for its answer */
+    assert_false(is_shut(pair));
+    guard_between(&connection);
+    assert_int_equal(guard_sweep(&guard, 3 * NS_PER_S), 0);
+    assert_false(is_shut(pair));
+    assert_int_equal(guard_sweep(&guard, 4 * NS_PER_S), 0); /* ended, but not for being late */
+    assert_true(is_shut(pair));
+    guard_remove(&guard, &connection);
+    close(pair.client), close(pair.server);
+}
+
 static atomic_bool fit;
 
 static bool fit_now(void *arg, struct buf *why)
@@ -271,6 +295,7 @@ int main(void)
         cmocka_unit_test(stop_takes_signals),
         cmocka_unit_test(guard_ends_slow_headers_only),
         cmocka_unit_test(guard_starts_anew_after_a_request),
+        cmocka_unit_test(guard_ends_half_closed),
         cmocka_unit_test(admin_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
