@@ -146,7 +146,7 @@ static int64_t sleep_ns(struct api *api)
     if (MHD_get_timeout(api->daemon, &mhd_ms) == MHD_YES && (int64_t)mhd_ms * NS_PER_MS < sleep) {
         sleep = (int64_t)mhd_ms * NS_PER_MS;
     }
-    int64_t due = api->sink ? api->driver->due_ns(api->sink) : -1;
+    int64_t due = api->sink && !api->sink_ended ? api->driver->due_ns(api->sink) : -1;
     api->process_by_ns = due >= 0 ? api->now_ns + due : INT64_MAX;
     if (due >= 0 && due < sleep) {
         sleep = due;
@@ -182,7 +182,7 @@ static bool wait_for_events(struct api *api, int64_t wait_ns, int stop_fd, bool 
 
 static void process(struct api *api, bool sink_readable)
 {
-    if (!api->sink || api->broken) {
+    if (!api->sink || api->sink_ended) {
         return;
     }
     if (!sink_readable && api->submitted == 0 && api->now_ns < api->process_by_ns) {
@@ -192,10 +192,12 @@ static void process(struct api *api, bool sink_readable)
     api->process_by_ns = INT64_MAX;
     int rc = api->driver->process(api->sink);
     api->processed++;
-    if (rc == -EIO) {
-        api->broken = true;
-    } else if (rc < 0) {
-        log_warning("sink %s: %s", api->driver->name, strerror(-rc));
+    if (rc < 0) {
+        api->broken = api->sink_ended = true;
+        int sink_fd = api->driver->fd(api->sink);
+        if (sink_fd >= 0) { /* nobody will read it again */
+            epoll_ctl(api->epoll_fd, EPOLL_CTL_DEL, sink_fd, NULL);
+        }
     }
 }
 

@@ -50,7 +50,8 @@ struct api {
     int64_t tick_ns, flushed_ns, swept_ns;
     int listen_fd, epoll_fd;
     bool sink_is_ready;
-    bool broken;
+    bool broken;     /* takes no task ever again */
+    bool sink_ended; /* and process() has said so: it is not called any more */
     bool stopping;
 };
 

@@ -139,6 +139,7 @@ static enum reply reply_of_submit(struct api *api, int rc)
         return REPLY_TOO_LARGE;
     case -EIO:
         api->broken = true;
+        api->submitted++; /* process() will tell those that wait */
         return REPLY_SINK_BROKEN;
     default:
         log_error("the sink %s has refused a task: %s", api->driver->name, strerror(-rc));

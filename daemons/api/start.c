@@ -132,18 +132,28 @@ static void read_settings(struct program *program)
     settings->connections_max = (unsigned)options_int(options, "connections-max");
 }
 
-static int make_room_for_connections(unsigned connections, struct err *err)
+/* The default number of connections gives way to the limit of open files; one that was asked for
+ * does not. */
+static int make_room_for_connections(struct program *program, struct err *err)
 {
     struct rlimit limit;
-    rlim_t wanted = (rlim_t)connections + OTHER_DESCRIPTORS;
+    unsigned *connections = &program->settings.connections_max;
+    rlim_t wanted = (rlim_t)*connections + OTHER_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted) {
         return 0;
     }
     if (limit.rlim_max < wanted) {
-        return err_set(err, -EMFILE,
-                       "--connections-max=%u needs %llu open files and the limit is %llu; raise it "
-                       "(ulimit -Hn) or lower --connections-max",
-                       connections, (unsigned long long)wanted, (unsigned long long)limit.rlim_max);
+        if (options_is_set(program->options, "connections-max") ||
+            limit.rlim_max <= OTHER_DESCRIPTORS) {
+            return err_set(err, -EMFILE,
+                           "--connections-max=%u needs %llu open files and the limit is %llu; "
+                           "raise it (ulimit -Hn) or lower --connections-max",
+                           *connections, (unsigned long long)wanted,
+                           (unsigned long long)limit.rlim_max);
+        }
+        wanted = limit.rlim_max;
+        *connections = (unsigned)(wanted - OTHER_DESCRIPTORS);
+        log_warning("the limit of open files allows for %u connections only", *connections);
     }
     limit.rlim_cur = wanted;
     return setrlimit(RLIMIT_NOFILE, &limit) < 0
@@ -211,7 +221,7 @@ static int start(struct program *program, struct hostport *address, struct err *
     if (rc < 0) {
         return rc;
     }
-    rc = make_room_for_connections(program->settings.connections_max, err);
+    rc = make_room_for_connections(program, err);
     if (rc < 0) {
         return rc;
     }

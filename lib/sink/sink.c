@@ -111,7 +111,7 @@ const char *sink_outcome_name(enum sink_outcome outcome)
     case SINK_UNKNOWN:
         return "unknown";
     }
-    assert(!"no such outcome");
+    assert(false);
     return "unknown";
 }
 

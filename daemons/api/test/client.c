@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,8 @@
 #include "common/hostport.h"
 
 enum { ARGUMENTS_MAX = 24 };
+
+unsigned long spawn_files_max;
 
 static pid_t spawn(const char *binary, const char *const arguments[], int *log_fd)
 {
@@ -39,6 +42,10 @@ static pid_t spawn(const char *binary, const char *const arguments[], int *log_f
         int count = 3;
         for (int i = 0; arguments[i] && count < ARGUMENTS_MAX - 1; i++) {
             argv[count++] = (char *)(uintptr_t)arguments[i];
+        }
+        if (spawn_files_max > 0) {
+            struct rlimit limit = {.rlim_cur = spawn_files_max, .rlim_max = spawn_files_max};
+            setrlimit(RLIMIT_NOFILE, &limit);
         }
         dup2(pipe_fds[1], STDERR_FILENO);
         close(pipe_fds[0]);

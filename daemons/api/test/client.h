@@ -27,6 +27,9 @@ int server_wait(struct server *server); /* its exit code; reads the log to its e
 /* Runs a program that must end by itself: its exit code, and its standard error. */
 int run_to_end(const char *binary, const char *const arguments[], struct buf *errors);
 
+extern unsigned long
+    spawn_files_max; /* hard limit of open files for what is started; 0: as it is */
+
 struct response {
     int code; /* 0: the connection ended without one */
     struct buf head;

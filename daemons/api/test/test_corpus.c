@@ -186,8 +186,11 @@ static void check_row(const struct row *row)
     client_receive(fd, &response, false);
     const char *head = response.head.data ? response.head.data : "";
     const char *body = response.body.data ? response.body.data : "";
+    /* libmicrohttpd 1.0 refuses some malformed requests by itself, with a page of its own. */
+    bool by_library = row->after == CLOSED && strstr(head, "text/html");
+    const char *wanted_body = by_library ? NULL : row->body;
     if (response.code != row->code || (row->head && !strstr(head, row->head)) ||
-        (row->body && !strstr(body, row->body))) {
+        (wanted_body && !strstr(body, wanted_body))) {
         fail_msg("%s: %d was wanted with \"%s\" and \"%s\"; got %s%s", row->what, row->code,
                  row->head ? row->head : "", row->body ? row->body : "", head, body);
     }
@@ -338,7 +341,7 @@ static void byte_by_byte(void **state)
     struct response response;
     int fd = client_connect(server.address);
     for (size_t i = 0; i < strlen(GOOD); i++) {
-        client_send(fd, GOOD + i, 1);
+        client_send(fd, &GOOD[i], 1);
         usleep(100);
     }
     client_receive(fd, &response, false);

@@ -69,8 +69,19 @@ static void what_cannot_be_used_exits_3(void **state)
     free(taken);
     server_stop(&server);
     CANNOT_START(binary, 3, "/nonesuch/", "--sink=memory", "--metrics=/nonesuch/x.jsonl");
-    CANNOT_START(binary, 3, "open files", "--sink=memory", "--connections-max=100000");
     CANNOT_START(scripted, 3, "--allow-unsafe", "--sink=scripted", "--scripted-preflight=unsafe");
+}
+
+static void open_files_bound_connections(void **state)
+{
+    (void)state;
+    struct server server;
+    spawn_files_max = 200;
+    CANNOT_START(binary, 3, "open files", "--sink=memory", "--connections-max=1000");
+    server_start(&server, binary, (const char *const[]){"--sink=memory", NULL});
+    assert_non_null(strstr(server.log.data, "72 connections only"));
+    spawn_files_max = 0;
+    server_stop(&server);
 }
 
 static void unsafe_only_when_told(void **state)
@@ -169,11 +180,14 @@ static void sigterm_refuses_new_tasks(void **state)
 static void slow_requests_are_ended(void **state)
 {
     (void)state;
-    static const char *const parts[] = {
-        "P", "POST /task HTTP/1.1\r\nHost: a\r\nX: ",
+    static const char in_name[] = "P";
+    static const char in_header[] = "POST /task HTTP/1.1\r\nHost: a\r\nX: ";
+    static const char in_body[] =
         "POST /task HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-        "Content-Length: 13\r\n\r\n{",
-        "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{"};
+        "Content-Length: 13\r\n\r\n{";
+    static const char in_refused_body[] =
+        "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{";
+    static const char *const parts[] = {in_name, in_header, in_body, in_refused_body};
     enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
     struct server server;
     int fds[PARTS];
@@ -332,6 +346,7 @@ int main(int argc, char *argv[])
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_exit_2),
         cmocka_unit_test(what_cannot_be_used_exits_3),
+        cmocka_unit_test(open_files_bound_connections),
         cmocka_unit_test(unsafe_only_when_told),
         cmocka_unit_test(sigterm_settles_what_goes_on),
         cmocka_unit_test(sigterm_settles_what_only_close_decides),
