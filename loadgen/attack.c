@@ -19,10 +19,13 @@ enum {
 #define DIAL_TIMEOUT_NS (3 * NS_PER_S)    /* a lost SYN must not hold a place for minutes */
 #define SURPLUS_KEEP_NS (10 * NS_PER_S)   /* how long connections past `connections` stay */
 #define FIRST_DIAL_NS   (5 * NS_PER_S)
+#define BURST_EACH_NS   (250 * NS_PER_US)
+#define BURST_ALL_NS    (20 * NS_PER_MS)
 
 struct request {
     int64_t due_ns; /* like all times here since the load's begin */
     int64_t handled_ns;
+    int64_t own_ns;
     int64_t sent_ns;
     unsigned phase;
     int connection; /* that carries it; -1: settled */
@@ -38,10 +41,16 @@ struct attack {
     struct request *ring;
     size_t ring_mask;
     uint64_t base, unsent, next, total;
+    struct own_lateness own;
     int64_t tick_ns, surplus_until_ns; /* clock_mono_ns */
     int64_t stop_ns;                   /* everything is settled by then; INT64_MAX while sending */
     int last_dial_error;
 };
+
+static int64_t lesser(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
 
 static struct request *request_at(struct attack *a, uint64_t n)
 {
@@ -59,6 +68,7 @@ static void settle(struct attack *a, uint64_t n, enum outcome outcome, int code,
     struct settled settled = {
         .due_ns = request->due_ns,
         .handled_ns = request->handled_ns,
+        .own_ns = request->own_ns,
         .sent_ns = request->sent_ns,
         .done_ns = since_start(a, now_ns),
         .code = code,
@@ -170,6 +180,21 @@ static void ring_grow(struct attack *a)
     a->ring_mask = size - 1;
 }
 
+int64_t own_lateness(struct own_lateness *own, int64_t due_ns, int64_t handled_ns)
+{
+    if (due_ns != own->due_ns) {
+        own->due_ns = due_ns;
+        own->allowed_ns = 0;
+    } else {
+        int64_t took_ns = handled_ns - own->handled_ns;
+
+        own->allowed_ns += lesser(took_ns, BURST_EACH_NS);
+        own->allowed_ns = lesser(own->allowed_ns, BURST_ALL_NS);
+    }
+    own->handled_ns = handled_ns;
+    return handled_ns - due_ns - own->allowed_ns;
+}
+
 /* Takes from the schedule what is due by now. Returns when the next one will be (clock_mono_ns),
  * INT64_MAX when there is none. */
 static int64_t take_due(struct attack *a)
@@ -186,6 +211,7 @@ static int64_t take_due(struct attack *a)
         *request_at(a, a->next) = (struct request){
             .due_ns = due_ns,
             .handled_ns = now_ns,
+            .own_ns = own_lateness(&a->own, due_ns, now_ns),
             .sent_ns = ATTACK_NEVER,
             .phase = (unsigned)phase,
             .connection = -1,
@@ -308,11 +334,6 @@ static int warm_up(struct attack *a, struct err *err)
                    a->config->target->host, strerror(a->last_dial_error));
 }
 
-static int64_t earlier(int64_t a_ns, int64_t b_ns)
-{
-    return a_ns < b_ns ? a_ns : b_ns;
-}
-
 /* The load lasts to its last phase's end, also when nothing is due or out any more. */
 static void run(struct attack *a)
 {
@@ -333,9 +354,9 @@ static void run(struct attack *a)
         timeout_ns = take_timeouts(a, now_ns);
         if (now_ns >= a->tick_ns)
             tend_pool(a, now_ns);
-        deadline_ns = earlier(earlier(deadline_ns, timeout_ns), a->tick_ns);
+        deadline_ns = lesser(lesser(deadline_ns, timeout_ns), a->tick_ns);
         if (now_ns < end_ns)
-            deadline_ns = earlier(deadline_ns, end_ns);
+            deadline_ns = lesser(deadline_ns, end_ns);
         publish(a);
         woken = client_wait(a->client, deadline_ns, EVENTS_PER_TURN);
         now_ns = clock_mono_ns();
@@ -350,6 +371,7 @@ int attack_run(const struct attack_config *config, struct attack_result *result,
         .result = result,
         .total = pace_count(config->pace),
         .ring_mask = 1023,
+        .own = {.due_ns = -1},
         .stop_ns = INT64_MAX,
         .tick_ns = clock_mono_ns() + TICK_NS,
     };

@@ -3,7 +3,11 @@
  * A due request goes out at once on an idle connection. Without one, further connections are
  * opened, up to connections_max; past that it waits in line, and its latency still counts from when
  * it was due. Two delays are told apart: handled - due is this program's own lateness; sent -
- * handled is the wait for a connection, which the system under test caused.
+ * handled is the wait for a connection, which the system under test caused. Requests due at the
+ * same time (a burst) go out one after the other, which is what a burst is: up to 250 us for each
+ * one before it (a send that wakes a sleeping processor takes that long on a virtual machine), 20
+ * ms for all of them, do not count as own lateness. Whatever takes longer counts, and for all that
+ * follow in that burst.
  *
  * A dial that the peer refuses settles the oldest waiting request as unsent: an outage shows in the
  * figures as it happens and nothing is sent late in secret. A connection that closes between
@@ -26,6 +30,7 @@ struct settled {
     uint8_t id[UUID_BYTES];
     int64_t due_ns;
     int64_t handled_ns; /* the loop came to it */
+    int64_t own_ns;     /* how late this program was by its own fault: see the top of this file */
     int64_t sent_ns;    /* its first byte went to the kernel; ATTACK_NEVER: none did */
     int64_t done_ns;    /* answer complete, or given up */
     int code;           /* HTTP status, 0 without an answer */
@@ -76,5 +81,13 @@ struct attack_result {
  * s: -ECONNREFUSED and the like), then runs the load to its end. 0, or a negative errno before
  * anything was sent. */
 int attack_run(const struct attack_config *config, struct attack_result *result, struct err *err);
+
+/* The lateness rule above, for one request after the other in the order of the schedule. Start with
+ * {.due_ns = -1}. */
+struct own_lateness {
+    int64_t due_ns, handled_ns; /* of the request before */
+    int64_t allowed_ns;         /* what those due at the same time may have taken */
+};
+int64_t own_lateness(struct own_lateness *own, int64_t due_ns, int64_t handled_ns);
 
 #endif

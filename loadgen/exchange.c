@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/options.h"
 #include "task/task.h"
 
 const char *outcome_name(enum outcome outcome)
@@ -23,10 +24,14 @@ int target_parse(const char *text, struct target *target, struct err *err)
     char host[sizeof(target->host) - 8];
     const char *name = host;
     size_t len = colon ? (size_t)(colon - text) : 0;
+    int64_t port;
     int rc;
 
     if (!colon || len == 0 || len >= sizeof(host) || colon[1] == '\0')
         return err_set(err, -EINVAL, "target \"%s\" must be HOST:PORT, as in 127.0.0.1:8080", text);
+    if (option_parse_int(colon + 1, &port, NULL) < 0 || port < 1 || port > UINT16_MAX)
+        return err_set(err, -EINVAL, "target \"%s\": the port must be a number from 1 to 65535",
+                       text);
     memcpy(host, text, len);
     host[len] = '\0';
     if (host[0] == '[' && host[len - 1] == ']') {
@@ -34,8 +39,6 @@ int target_parse(const char *text, struct target *target, struct err *err)
         name = host + 1;
     }
     rc = getaddrinfo(name, colon + 1, &hints, &found);
-    if (rc == EAI_SERVICE)
-        return err_set(err, -EINVAL, "target \"%s\": the port must be a number", text);
     if (rc != 0)
         return err_set(err, -ENOENT, "target \"%s\" can't be resolved: %s", text, gai_strerror(rc));
     memset(target, 0, sizeof(*target));

@@ -27,7 +27,7 @@ struct phase_stats {
     uint64_t by_outcome[OUTCOMES];
     uint64_t on_time;      /* the loop came to them before the phase's end */
     struct hist *lateness; /* sent - due */
-    struct hist *own;      /* handled - due */
+    struct hist *own;      /* this program's fault */
     struct hist *latency;  /* done - due, of the durable ones */
 };
 
@@ -89,7 +89,7 @@ static void record(struct recorder *r, const struct settled *s)
     stats->settled++;
     stats->by_outcome[s->outcome]++;
     stats->on_time += s->handled_ns < phase->end_ns ? 1 : 0;
-    hist_add(stats->own, s->handled_ns - s->due_ns);
+    hist_add(stats->own, s->own_ns);
     if (s->sent_ns != ATTACK_NEVER)
         hist_add(stats->lateness, s->sent_ns - s->due_ns);
     if (s->outcome == OUTCOME_DURABLE)
