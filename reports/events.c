@@ -277,10 +277,11 @@ static bool on_lateness(struct run *run, int64_t ts_us, const cJSON *event)
 {
     (void)ts_us;
     struct lateness late = {0};
-    if (run->lateness_count == NAMES_MAX || !take_maybe(event, "due", COUNT_MAX, &late.due) ||
-        !take_maybe(event, "sent", COUNT_MAX, &late.sent) ||
-        !take_maybe(event, "p99_ms", DURATION_MAX_MS, &late.p99_ms) ||
-        !take_maybe(event, "max_ms", DURATION_MAX_MS, &late.max_ms))
+    if (run->lateness_count == NAMES_MAX ||
+        !take_maybe(event, "planned", COUNT_MAX, &late.planned) ||
+        !take_maybe(event, "on_time", COUNT_MAX, &late.on_time) ||
+        !take_maybe(event, "own_p99_ms", DURATION_MAX_MS, &late.own_p99_ms) ||
+        !take_maybe(event, "p99_ms", DURATION_MAX_MS, &late.sent_p99_ms))
         return false;
     late.phase = xstrdup(json_text(event, "phase"));
     array_grow((void **)&run->lateness, &run->lateness_capacity, run->lateness_count,

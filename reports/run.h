@@ -56,9 +56,11 @@ struct window {               /* fault until recovered */
     char *what, *who;
 };
 
-struct lateness {
+struct lateness { /* the generator on itself, one phase */
     char *phase;
-    double due, sent, p99_ms, max_ms;
+    double planned, on_time; /* requests it had to come to, and came to within the phase */
+    double own_p99_ms;       /* due to when it came to it: its own fault */
+    double sent_p99_ms;      /* due to sent: a wait for a connection included */
 };
 
 struct run {

@@ -128,10 +128,14 @@ static bool put_special(struct buf *out, double value)
     return true;
 }
 
-/* Three significant digits, never an exponent, whole numbers from 100 on. */
+/* Three significant digits, never an exponent; whole numbers as they are. */
 static void put_digits(struct buf *out, double value)
 {
     double size = fabs(value);
+    if (value == floor(value)) {
+        buf_printf(out, "%.0f", value);
+        return;
+    }
     int decimals = size >= 99.95 || size == 0 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3;
     if (size > 0 && size < 0.0995)
         decimals = size < 0.00995 ? 5 : 4;
@@ -176,7 +180,7 @@ void text_bytes(struct buf *out, double bytes)
     if (put_special(out, bytes))
         return;
     size_t unit = 0;
-    while (fabs(bytes) >= 999.5 && unit < 4) {
+    while (fabs(bytes) >= 1023.5 && unit < 4) {
         bytes /= 1024;
         unit++;
     }
@@ -227,11 +231,10 @@ static void put_row(struct buf *out, const struct table *table, size_t row, cons
         const struct buf *cell = &table->cells[row * table->columns + column];
         size_t pad = widths[column] - width(cell);
         buf_putc(out, ' ');
-        if (column > 0)
-            put_blanks(out, pad, ' ');
+        bool left = column == 0 || table->all_left;
+        put_blanks(out, left ? 0 : pad, ' ');
         buf_append(out, cell->data ? cell->data : "", cell->len);
-        if (column == 0)
-            put_blanks(out, pad, ' ');
+        put_blanks(out, left ? pad : 0, ' ');
         buf_puts(out, " |");
     }
     buf_putc(out, '\n');
@@ -255,8 +258,9 @@ void table_end(struct table *table, struct buf *out)
         buf_putc(out, '|');
         for (size_t column = 0; column < table->columns; column++) {
             buf_putc(out, ' ');
-            put_blanks(out, widths[column] - (column > 0), '-');
-            buf_puts(out, column ? ": |" : " |");
+            bool left = column == 0 || table->all_left;
+            put_blanks(out, widths[column] - !left, '-');
+            buf_puts(out, left ? " |" : ": |");
         }
         buf_putc(out, '\n');
     }

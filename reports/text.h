@@ -3,6 +3,7 @@
 #ifndef SLUICE_REPORTS_TEXT_H
 #define SLUICE_REPORTS_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
@@ -27,12 +28,12 @@ void text_number(struct buf *out, double value); /* "353", "0.0042" */
 struct table {
     struct buf *cells; /* row by row */
     size_t columns, count, capacity;
+    bool all_left; /* aligned left; else the first column is, the others right */
 };
 void table_begin(struct table *table, size_t columns);
 struct buf *
 table_cell(struct table *table); /* the next cell, row by row; the first row is the header */
 void table_text(struct table *table, const char *markdown); /* one whole cell */
-void table_end(struct table *table,
-               struct buf *out); /* first column left, the others right; frees */
+void table_end(struct table *table, struct buf *out);       /* frees */
 
 #endif

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "report.h"
+#include "reports/report.h"
 #include "rundir.h"
 
 /* Ids 1..9 of the load, 100 the probe; row 1..4 durable, 5 refused, 6 and 7 unknown, 8 unsent. */

@@ -1,0 +1,174 @@
+/* May a run count? Each rule says in words which limit was passed, so that a reader can check it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "compare.h"
+
+const double GATE_RATE_MISSED_PCT = 1;
+const double GATE_LATENESS_P99_MS = 5;
+const double GATE_HOST_OTHER_PCT = 15;
+const double GATE_HOST_STEAL_PCT = 5;
+
+static const struct lateness *find_lateness(const struct run *run, const char *phase)
+{
+    for (size_t i = 0; i < run->lateness_count; i++)
+        if (strcmp(run->lateness[i].phase, phase) == 0)
+            return &run->lateness[i];
+    return NULL;
+}
+
+/* The generator's own account, phase by phase. One that is missing is no proof that all was well.
+ */
+static void gate_generator(struct entry *entry)
+{
+    const struct manifest *manifest = &entry->run.manifest;
+    double worst_missed = 0, worst_late = 0;
+    for (size_t i = 0; i < manifest->phase_count; i++) {
+        const struct manifest_phase *phase = &manifest->phases[i];
+        double wanted = manifest->rps * phase->rate * phase->for_ms / 1e3;
+        if (wanted < 1)
+            continue;
+        const struct lateness *late = find_lateness(&entry->run, phase->name);
+        if (!late || isnan(late->planned) || isnan(late->on_time) || isnan(late->own_p99_ms)) {
+            strings_add(&entry->reasons,
+                        "the load generator left no (whole) record of its own lateness in phase %s",
+                        phase->name);
+            continue;
+        }
+        /* Its plan is what it owes, unless that is not the scenario's (but for rounding). */
+        double owed = fabs(late->planned - wanted) <= 1 ? late->planned : wanted;
+        double missed = 100 * (1 - late->on_time / owed);
+        worst_missed = fmax(worst_missed, missed);
+        worst_late = fmax(worst_late, late->own_p99_ms);
+        if (missed > GATE_RATE_MISSED_PCT)
+            strings_add(&entry->reasons,
+                        "the load generator missed its rate in phase %s by %.1f %% (limit %.0f %%)",
+                        phase->name, missed, GATE_RATE_MISSED_PCT);
+        if (late->own_p99_ms > GATE_LATENESS_P99_MS)
+            strings_add(
+                &entry->reasons,
+                "the load generator was late by itself in phase %s: p99 %.1f ms (limit %.0f "
+                "ms)",
+                phase->name, late->own_p99_ms, GATE_LATENESS_P99_MS);
+    }
+    figures_set(&entry->figures, worst_missed, "gate.rate_missed_pct");
+    figures_set(&entry->figures, worst_late, "gate.own_lateness_p99_ms");
+}
+
+static void gate_host(struct entry *entry)
+{
+    double other = figures_get(&entry->figures, "host.other_pct");
+    double steal = figures_get(&entry->figures, "host.steal_pct");
+    if (isnan(other))
+        strings_add(&entry->reasons, "nothing tells how busy the host was with other work");
+    if (other > GATE_HOST_OTHER_PCT)
+        strings_add(
+            &entry->reasons,
+            "the host was busy with other work: %.1f %% of its cores on average (limit %.0f "
+            "%%)",
+            other, GATE_HOST_OTHER_PCT);
+    if (steal > GATE_HOST_STEAL_PCT)
+        strings_add(&entry->reasons,
+                    "the hypervisor took %.1f %% of the cores on average (limit %.0f %%)", steal,
+                    GATE_HOST_STEAL_PCT);
+}
+
+static void gate_faults(struct entry *entry)
+{
+    const struct run *run = &entry->run;
+    for (size_t i = 0; i < run->window_count; i++)
+        if (run->windows[i].end_us == INT64_MAX)
+            strings_add(&entry->reasons,
+                        "the fault \"%s %s\" has no end: no \"recovered\" follows it",
+                        run->windows[i].what, run->windows[i].who);
+    int planned = cJSON_GetArraySize(json_get(run->manifest.scenario_json, "faults"));
+    if ((size_t)planned != run->window_count)
+        strings_add(&entry->reasons, "the scenario has %d faults, the events tell of %zu", planned,
+                    run->window_count);
+}
+
+/* ---- notes ---- */
+
+static void note_files(struct entry *entry)
+{
+    const struct run *run = &entry->run;
+    bool api = false, loadgen = false, worker = false, sampler = false;
+    for (size_t i = 0; i < run->file_count; i++) {
+        const struct event_file *file = &run->files[i];
+        api = api || strncmp(file->name, "api", 3) == 0;
+        loadgen = loadgen || strncmp(file->name, "loadgen", 7) == 0;
+        worker = worker || strncmp(file->name, "worker", 6) == 0;
+        sampler = sampler || strncmp(file->name, "sampler", 7) == 0;
+        if (file->unreadable)
+            strings_add(&entry->notes, "%s", file->unreadable);
+        if (file->half)
+            strings_add(&entry->notes,
+                        "%s ends in half a line, as a killed process leaves it: skipped",
+                        file->name);
+        if (file->damaged)
+            strings_add(
+                &entry->notes,
+                "%s: %lld damaged lines skipped, the first is line %lld; figures from it are "
+                "incomplete",
+                file->name, (long long)file->damaged, (long long)file->first_damaged);
+    }
+    if (!loadgen)
+        strings_add(&entry->notes, "loadgen.jsonl is missing: latencies are the ledger's");
+    if (!api)
+        strings_add(&entry->notes, "api-*.jsonl is missing: no durable latencies");
+    if (!worker && run->manifest.drains)
+        strings_add(&entry->notes, "worker-*.jsonl is missing: no figures of commits");
+    if (!sampler)
+        strings_add(&entry->notes, "sampler.jsonl is missing: no backlog, no figures of resources");
+}
+
+static void note_figures(struct entry *entry)
+{
+    const struct figures *figures = &entry->figures;
+    double missing = figures_get(figures, "durable.(all).missing");
+    if (missing > 0 && missing < figures_get(figures, "totals.durable"))
+        strings_add(&entry->notes,
+                    "%.0f acknowledged tasks have no durable event: left out of those "
+                    "latencies",
+                    missing);
+    missing = figures_get(figures, "age.(all).missing");
+    if (entry->run.manifest.drains && missing > 0 && entry->run.batch_count)
+        strings_add(&entry->notes,
+                    "%.0f acknowledged tasks have no committed event (a worker killed "
+                    "after its commit leaves such): left out of the ages",
+                    missing);
+    if (entry->run.disagreements)
+        strings_add(&entry->notes, "%lld api_latency events contradict the ledger",
+                    (long long)entry->run.disagreements);
+    if (entry->run.strangers)
+        strings_add(&entry->notes, "%lld events are about tasks that no ledger knows",
+                    (long long)entry->run.strangers);
+    missing = figures_get(figures, "backlog.missing");
+    if (missing > 0)
+        strings_add(&entry->notes, "%.0f backlog samples could not be read", missing);
+    double misplaced = figures_get(figures, "totals.misplaced_in_phase");
+    if (misplaced > 0)
+        strings_add(&entry->notes, "%.0f requests carry a phase that their due time does not fit",
+                    misplaced);
+}
+
+void gates_check(struct entry *entry)
+{
+    const struct run *run = &entry->run;
+    if (run->manifest_err.code) {
+        strings_add(&entry->reasons, "%s", run->manifest_err.text);
+    } else if (strcmp(run->manifest.outcome, "complete") != 0) {
+        strings_add(&entry->reasons, "the run is %s%s%s", run->manifest.outcome,
+                    *run->manifest.why ? ": " : "", run->manifest.why);
+    }
+    if (entry->audit.verdict == AUDIT_VOID)
+        strings_add(&entry->reasons, "its audit is void: %s", entry->audit.why);
+    note_files(entry);
+    if (!entry->has_figures)
+        return;
+    gate_generator(entry);
+    gate_host(entry);
+    gate_faults(entry);
+    note_figures(entry);
+}
