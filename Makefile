@@ -48,8 +48,8 @@ bench: build ## speed, each figure beside a baseline of the same run
 
 lint: ## formatting, static analysis, shell scripts
 	@$(DEPS) build lint
-	@$(STEP) release configure
-	@JOBS=$(JOBS) scripts/lint build/release
+	@$(STEP) release # some headers are made by the build
+	@JOBS=$(JOBS) scripts/lint $(BUILD)
 
 fmt: ## put every C file into the project's format
 	@$(DEPS) lint

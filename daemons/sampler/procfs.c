@@ -175,28 +175,28 @@ static ssize_t read_of_pid(const char *proc_root, pid_t pid, const char *file,
 
 int proc_read_stat(const char *proc_root, pid_t pid, struct proc_stat *stat)
 {
-    char text[PROC_TEXT_BYTES];
+    char text[PROC_TEXT_BYTES] = "";
     ssize_t len = read_of_pid(proc_root, pid, "stat", text);
     return len < 0 ? (int)len : proc_parse_stat(text, (size_t)len, stat);
 }
 
 int proc_read_io(const char *proc_root, pid_t pid, struct proc_io *io)
 {
-    char text[PROC_TEXT_BYTES];
+    char text[PROC_TEXT_BYTES] = "";
     ssize_t len = read_of_pid(proc_root, pid, "io", text);
     return len < 0 ? (int)len : proc_parse_io(text, (size_t)len, io);
 }
 
 int proc_read_pss(const char *proc_root, pid_t pid, uint64_t *bytes)
 {
-    char text[PROC_TEXT_BYTES];
+    char text[PROC_TEXT_BYTES] = "";
     ssize_t len = read_of_pid(proc_root, pid, "smaps_rollup", text);
     return len < 0 ? (int)len : proc_parse_pss(text, (size_t)len, bytes);
 }
 
 int proc_read_host(const char *proc_root, struct proc_host *host)
 {
-    char path[512], text[PROC_TEXT_BYTES];
+    char path[512], text[PROC_TEXT_BYTES] = "";
     int path_bytes = snprintf(path, sizeof(path), "%s/stat", proc_root);
     if (path_bytes < 0 || (size_t)path_bytes >= sizeof(path))
         return -ENAMETOOLONG;

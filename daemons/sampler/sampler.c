@@ -155,7 +155,7 @@ static void write_host(struct sampler *sampler, const struct proc_host *host, bo
 
 int sampler_tick(struct sampler *sampler, struct err *err)
 {
-    struct proc_host host;
+    struct proc_host host = {0};
     int rc = proc_table_read(&sampler->table, sampler->proc_root);
     if (rc == 0)
         rc = proc_read_host(sampler->proc_root, &host);
