@@ -48,8 +48,14 @@ static void test_books(void **state)
     assert_int_equal(totals_of(netdiag, 1).rx_bytes, 7);
     assert_int_equal(totals_of(netdiag, 1).tx_bytes, 70);
 
-    /* Grown; 30 has joined the second, so its socket counts from its beginning; 6 was accepted by
-     * 10; 8 is closing and has lost its inode, and is still the second's. */
+    /* 10 has accepted 6: it counts from its beginning, though no process has joined. */
+    fake_proc_put(proc_root, &(struct fake_process){.pid = 10, .parent = 1, .socket_inode = 1001});
+    one[3] = (struct netdiag_socket){.cookie = 6, .inode = 1001, .rx_bytes = 400, .tx_bytes = 400};
+    netdiag_update(netdiag, one, 4, owners);
+    assert_int_equal(totals_of(netdiag, 0).rx_bytes, 405);
+
+    /* Grown; 30 has joined the second, so its socket counts from its beginning; 8
+     * is closing and has lost its inode, and is still the second's. */
     fake_proc_put(proc_root, &(struct fake_process){.pid = 10, .parent = 1, .socket_inode = 1001});
     owners[1] = (struct netdiag_owner){second, 2, 2};
     struct netdiag_socket two[] = {
@@ -175,6 +181,13 @@ static void test_damaged_datagrams(void **state)
         int rc = parse(&datagram, sizeof(datagram), &count);
         assert_int_equal(rc, 1); /* a bad attribute hides that socket, no more */
         assert_true(count <= 1);
+    }
+    /* An attribute that claims more than its message holds. */
+    datagram.attribute.nla_len = sizeof(struct nlattr) + 256;
+    for (unsigned cut = 4; cut <= 256; cut += 4) {
+        datagram.header.nlmsg_len = (uint32_t)(sizeof(datagram) - cut);
+        assert_int_equal(parse(&datagram, sizeof(datagram) - cut, &count), 1);
+        assert_int_equal(count, 0);
     }
     datagram.header.nlmsg_len = 3;
     assert_int_equal(parse(&datagram, sizeof(datagram), &count), -EBADMSG);
