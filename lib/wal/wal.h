@@ -38,15 +38,16 @@ struct wal_err {
 };
 
 struct wal_options {
-    const struct wal_vfs *vfs; /* wal_vfs_posix() */
-    uint64_t segment_bytes;    /* size of a segment's file; 32 MiB */
-    int64_t segment_age_ns;    /* seal a segment this long after its first record; 0: never (0) */
-    uint64_t quota_bytes;      /* of all segments, at least 3 of them; 0: none (0) */
-    uint64_t queue_max_bytes;  /* queued and not flushed; 64 MiB */
-    uint32_t record_max;       /* longest payload; 1 MiB */
-    uint32_t batch_max_bytes;  /* a flush writes no more, unless one record is longer; 256 KiB */
-    uint32_t block_bytes;      /* batches start on multiples of it: 512, 1024, 2048 or 4096; 512 */
-    uint64_t first_lsn;        /* of a new log; 1 */
+    const struct wal_vfs *vfs;  /* wal_vfs_posix() */
+    uint64_t segment_bytes;     /* size of a segment's file; 32 MiB */
+    int64_t segment_age_ns;     /* seal a segment this long after its first record; 0: never (0) */
+    uint64_t quota_bytes;       /* of all segments, at least 3 of them; 0: none (0) */
+    uint64_t queue_max_bytes;   /* queued and not flushed; 64 MiB */
+    uint32_t record_max;        /* longest payload; 1 MiB */
+    uint32_t batch_max_bytes;   /* a flush writes no more, unless one record is longer; 256 KiB */
+    uint32_t batch_max_records; /* nor more than so many; 0: any number (0) */
+    uint32_t block_bytes;       /* batches start on multiples of it: 512, 1024, 2048 or 4096; 512 */
+    uint64_t first_lsn;         /* of a new log; 1 */
 };
 
 void wal_options_init(struct wal_options *options);
@@ -84,6 +85,9 @@ int wal_appendv(struct wal *wal, const struct iovec *parts, int part_count, uint
  *   -EIO  everything queued above *durable_lsn was dropped and may be stored or not
  */
 int wal_flush(struct wal *wal, uint64_t *durable_lsn);
+
+/* Drops what is queued: surely not stored. */
+void wal_discard(struct wal *wal);
 
 /*
  * One small step of housekeeping: makes the next segment, removes or recycles what the reader is

@@ -136,7 +136,9 @@ static uint32_t gather(const struct wal *wal, uint64_t room, uint32_t *body_byte
     uint64_t limit = wal->options.batch_max_bytes;
     uint64_t sum = 0;
     uint32_t count = 0;
-    while (count < wal->queue_records && count < UINT32_MAX) {
+    uint64_t most = wal->options.batch_max_records;
+    most = most == 0 || most > wal->queue_records ? wal->queue_records : most;
+    while (count < most && count < UINT32_MAX) {
         uint64_t record = WAL_RECORD_HEADER_BYTES +
                           (uint64_t)wal_record_length(wal->queue + wal->queue_start + sum);
         uint64_t bytes = WAL_BATCH_HEADER_BYTES + sum + record;
@@ -156,6 +158,11 @@ static void queue_drop(struct wal *wal)
     wal->queue_records = 0;
     wal->plan_next = false;
     wal->plan_offset = wal->tail;
+}
+
+void wal_discard(struct wal *wal)
+{
+    queue_drop(wal);
 }
 
 static uint64_t room_in_segment(const struct wal *wal)
