@@ -2,24 +2,22 @@
  *
  * Ingest runs the log's single-threaded core inside the owner's loop: submit queues, process writes
  * and flushes. No thread, so no hand-off: from idle, that would cost more than the flush's own
- * overhead. Drain shares one reader among the lanes, behind a mutex; waiting happens outside it.
+ * overhead. The worker's side is sink_wal_drain.c.
  */
 #include "sink/drivers.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <linux/magic.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "sink/sink_wal_drain.h"
 #include "wal/probe.h"
-#include "wal/reader.h"
 #include "wal/wal.h"
 
 /* While requests come in, a step of preparing the next segment must not be met by many of them. */
@@ -119,23 +117,7 @@ struct wal_sink {
     bool failed;
     bool full;
 
-    /* Drain. */
-    struct wal_reader *reader;
-    pthread_mutex_t mutex; /* the reader's, but for wal_reader_wait */
-    pthread_cond_t turn;
-    bool fetching; /* a lane has its turn in fetch; under the mutex */
-    bool complained;
-};
-
-struct wal_lane {
-    struct sink_lane base;
-    struct wal_sink *sink;
-    struct task *tasks;
-    uint64_t *lsns;
-    size_t *offsets; /* of the bodies in bytes, while it may still move */
-    size_t capacity;
-    struct buf bytes;
-    size_t count; /* of the open batch */
+    struct wal_drain drain;
 };
 
 static struct wal_sink *wal_of(struct sink *sink)
@@ -193,11 +175,7 @@ static int open_ingest(struct wal_sink *sink, const struct options *options, str
     sink->batch_bytes = settings.batch_max_bytes;
     sink->spacing_ns = options_duration_ns(options, "wal-spacing");
     sink->timer_ns = options_duration_ns(options, "wal-flush-timer");
-    int rc = make_folder(options, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = wal_open(dir, &settings, &sink->wal, &wal_err);
+    int rc = wal_open(dir, &settings, &sink->wal, &wal_err);
     if (rc < 0) {
         return err_set(err, rc, "%s", wal_err.text);
     }
@@ -413,239 +391,15 @@ static void close_ingest(struct wal_sink *sink, int64_t deadline_ns)
     free(sink->waiters);
 }
 
-/* ---- drain ---- */
-
-static int open_drain(struct wal_sink *sink, const struct options *options, struct err *err)
-{
-    struct wal_reader_options settings;
-    struct wal_err wal_err;
-    wal_reader_options_init(&settings);
-    settings.sealed_only = options_bool(options, "wal-sealed-only");
-    settings.cursor_sync_ns = options_duration_ns(options, "wal-cursor-sync");
-    int rc = make_folder(options, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = wal_reader_open(options_string(options, "wal-dir"), &settings, &sink->reader, &wal_err);
-    if (rc < 0) {
-        return err_set(err, rc, "%s", wal_err.text);
-    }
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&sink->mutex, NULL);
-    pthread_cond_init(&sink->turn, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return 0;
-}
-
-static struct wal_lane *lane_of(struct sink_lane *lane)
-{
-    return (struct wal_lane *)lane;
-}
-
-static int wal_lane_open(struct sink *base, unsigned lane_number, struct sink_lane **out,
-                         struct err *err)
-{
-    (void)lane_number; /* what a dead process held comes again to whoever fetches first */
-    (void)err;
-    struct wal_lane *lane = xcalloc(1, sizeof(*lane));
-    lane->base.driver = &sink_wal;
-    lane->sink = wal_of(base);
-    *out = &lane->base;
-    return 0;
-}
-
-/* Waits, the mutex held, until no other lane fetches. */
-static bool take_turn(struct wal_sink *sink, int64_t end_ns)
-{
-    struct timespec end = {.tv_sec = end_ns / NS_PER_S, .tv_nsec = end_ns % NS_PER_S};
-    while (sink->fetching) {
-        if (pthread_cond_timedwait(&sink->turn, &sink->mutex, &end) == ETIMEDOUT &&
-            sink->fetching) {
-            return false;
-        }
-    }
-    sink->fetching = true;
-    return true;
-}
-
-static void end_turn(struct wal_sink *sink)
-{
-    sink->fetching = false;
-    pthread_cond_signal(&sink->turn);
-}
-
-static int lane_error(struct wal_sink *sink, int rc)
-{
-    if (!sink->complained) {
-        const char *problem = wal_reader_problem(sink->reader);
-        log_error("reading the log: %s", problem[0] != '\0' ? problem : strerror(-rc));
-        sink->complained = true;
-    }
-    /* Damage, a removed folder, a cursor that can't be written: nothing that waiting would heal. */
-    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ? rc : -ESHUTDOWN;
-}
-
-static void lane_reserve(struct wal_lane *lane, size_t capacity)
-{
-    if (capacity > lane->capacity) {
-        lane->tasks = xrealloc(lane->tasks, capacity * sizeof(*lane->tasks));
-        lane->lsns = xrealloc(lane->lsns, capacity * sizeof(*lane->lsns));
-        lane->offsets = xrealloc(lane->offsets, capacity * sizeof(*lane->offsets));
-        lane->capacity = capacity;
-    }
-}
-
-/* One record into the lane's batch. */
-static void lane_add(struct wal_lane *lane, const struct wal_record *record)
-{
-    struct task *task = &lane->tasks[lane->count];
-    if (task_decode(record->bytes, record->count, task) < 0) {
-        /* No task can have been acknowledged for it; kept, it would stop all the others. */
-        log_error("record %llu of the log is no task; it is left out",
-                  (unsigned long long)record->lsn);
-        wal_reader_done(lane->sink->reader, record->lsn, record->lsn);
-        return;
-    }
-    lane->lsns[lane->count] = record->lsn;
-    lane->offsets[lane->count] = lane->bytes.len;
-    buf_append(&lane->bytes, task->body, task->body_bytes);
-    lane->count++;
-}
-
-/* Takes what can be had, the mutex held. Count or negative errno. */
-static int lane_fill(struct wal_lane *lane, unsigned max, struct sink_batch *batch)
-{
-    struct wal_record record;
-    int rc = 0;
-    lane->count = 0;
-    buf_clear(&lane->bytes);
-    lane_reserve(lane, max);
-    while (lane->count < max && (rc = wal_reader_next(lane->sink->reader, &record)) == 1) {
-        batch->redelivered += record.again;
-        lane_add(lane, &record);
-    }
-    for (size_t i = 0; i < lane->count; i++) {
-        lane->tasks[i].body = lane->bytes.data + lane->offsets[i];
-    }
-    /* What has been taken is delivered; an error comes again. */
-    return lane->count > 0 || rc >= 0 ? (int)lane->count : rc;
-}
-
-static int wait_ms_until(int64_t end_ns)
-{
-    int64_t left_ns = end_ns - clock_mono_ns();
-    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
-static int wal_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct sink_batch *batch)
-{
-    struct wal_lane *lane = lane_of(base);
-    struct wal_sink *sink = lane->sink;
-    int64_t end_ns = clock_mono_ns() + wait_ms * NS_PER_MS;
-    int rc = 0;
-    assert(lane->count == 0 && max > 0);
-    *batch = (struct sink_batch){0};
-    pthread_mutex_lock(&sink->mutex);
-    if (!take_turn(sink, end_ns)) {
-        pthread_mutex_unlock(&sink->mutex);
-        return 0;
-    }
-    do {
-        pthread_mutex_unlock(&sink->mutex);
-        rc = wal_reader_wait(sink->reader, 1, wait_ms_until(end_ns));
-        if (rc > 0 && max > 1) {
-            rc = wal_reader_wait(sink->reader, max, wait_ms);
-        }
-        pthread_mutex_lock(&sink->mutex);
-        /* Even if nothing came: the cursor may be due. */
-        rc = rc < 0 ? rc : lane_fill(lane, max, batch);
-    } while (rc == 0 && wait_ms_until(end_ns) > 0);
-    end_turn(sink);
-    if (rc < 0) {
-        rc = lane_error(sink, rc);
-    }
-    pthread_mutex_unlock(&sink->mutex);
-    batch->count = lane->count;
-    batch->tasks = lane->tasks;
-    return rc;
-}
-
-/* Calls `each` for every run of consecutive records in the batch; the batch is over. */
-static int lane_end(struct wal_lane *lane,
-                    int (*each)(struct wal_reader *, uint64_t first, uint64_t last))
-{
-    int rc = 0;
-    pthread_mutex_lock(&lane->sink->mutex);
-    for (size_t from = 0; from < lane->count;) {
-        size_t to = from + 1;
-        while (to < lane->count && lane->lsns[to] == lane->lsns[to - 1] + 1) {
-            to++;
-        }
-        int result = each(lane->sink->reader, lane->lsns[from], lane->lsns[to - 1]);
-        rc = result < 0 ? result : rc;
-        from = to;
-    }
-    if (rc < 0) {
-        rc = lane_error(lane->sink, rc);
-    }
-    lane->count = 0;
-    pthread_mutex_unlock(&lane->sink->mutex);
-    return rc;
-}
-
-static int wal_keep(struct sink_lane *base)
-{
-    struct wal_sink *sink = lane_of(base)->sink;
-    int rc = 0;
-    /* No lease to renew: the log has one reader. But the other lanes' progress may be due. */
-    pthread_mutex_lock(&sink->mutex);
-    if (wal_reader_flush_due_ns(sink->reader) == 0) {
-        rc = wal_reader_flush(sink->reader);
-    }
-    if (rc < 0) {
-        rc = lane_error(sink, rc);
-    }
-    pthread_mutex_unlock(&sink->mutex);
-    return rc;
-}
-
-static int wal_ack(struct sink_lane *base, struct sink_batch *batch)
-{
-    batch->count = 0;
-    return lane_end(lane_of(base), wal_reader_done);
-}
-
-static int wal_release(struct sink_lane *base, struct sink_batch *batch)
-{
-    batch->count = 0;
-    return lane_end(lane_of(base), wal_reader_release);
-}
-
-static void wal_lane_close(struct sink_lane *base)
-{
-    struct wal_lane *lane = lane_of(base);
-    lane_end(lane, wal_reader_release);
-    free(lane->tasks);
-    free(lane->lsns);
-    free(lane->offsets);
-    buf_free(&lane->bytes);
-    free(lane);
-}
-
-static void close_drain(struct wal_sink *sink)
-{
-    int rc = wal_reader_close(sink->reader);
-    if (rc < 0 && !sink->complained) {
-        log_warning("the log's cursor could not be flushed (%s): some tasks will come again",
-                    strerror(-rc));
-    }
-    pthread_cond_destroy(&sink->turn);
-    pthread_mutex_destroy(&sink->mutex);
-}
-
 /* ---- all roles ---- */
+
+static int wal_lane_open(struct sink *base, unsigned lane, struct sink_lane **out, struct err *err)
+{
+    (void)lane; /* what a dead process held comes again to whoever fetches first */
+    (void)err;
+    *out = wal_drain_lane(&wal_of(base)->drain);
+    return 0;
+}
 
 static int wal_sink_open(struct sink **out, enum sink_role role, const struct options *options,
                          struct err *err)
@@ -659,10 +413,15 @@ static int wal_sink_open(struct sink **out, enum sink_role role, const struct op
     int rc = wal_probe_open(dir, NULL, &sink->probe, &wal_err);
     if (rc < 0) {
         rc = err_set(err, rc, "%s", wal_err.text);
+    } else if (role != SINK_PROBE) {
+        rc = make_folder(options, err); /* whoever comes first; lib/wal makes the last one only */
+    }
+    if (rc < 0) {
+        /* said so above */
     } else if (role == SINK_INGEST) {
         rc = open_ingest(sink, options, err);
     } else if (role == SINK_DRAIN) {
-        rc = open_drain(sink, options, err);
+        rc = wal_drain_open(&sink->drain, options, err);
     }
     if (rc < 0) {
         if (sink->probe) {
@@ -684,7 +443,7 @@ static void wal_sink_close(struct sink *base, int64_t deadline_ns)
     if (sink->role == SINK_INGEST) {
         close_ingest(sink, deadline_ns);
     } else if (sink->role == SINK_DRAIN) {
-        close_drain(sink);
+        wal_drain_close(&sink->drain);
     }
     wal_probe_close(sink->probe);
     free(sink);
@@ -771,9 +530,9 @@ const struct sink_driver sink_wal = {
     .process = wal_process,
     .ready = wal_ready,
     .lane_open = wal_lane_open,
-    .fetch = wal_fetch,
-    .keep = wal_keep,
-    .ack = wal_ack,
-    .release = wal_release,
-    .lane_close = wal_lane_close,
+    .fetch = wal_drain_fetch,
+    .keep = wal_drain_keep,
+    .ack = wal_drain_ack,
+    .release = wal_drain_release,
+    .lane_close = wal_drain_lane_close,
 };

@@ -40,11 +40,11 @@ int wal_cursor_open(struct wal_cursor *cursor, const struct wal_vfs *vfs, const 
 
 int wal_cursor_write(struct wal_cursor *cursor, struct wal_cursor_slot *slot)
 {
-    unsigned char bytes[WAL_CURSOR_USED_BYTES];
-    struct iovec part = {bytes, sizeof bytes};
+    unsigned char bytes[WAL_CURSOR_SLOT_BYTES];
+    struct iovec part = {bytes, 0};
     uint64_t written;
     slot->generation = cursor->synced_generation + 1;
-    wal_cursor_encode(slot, bytes);
+    part.iov_len = wal_cursor_encode(slot, bytes);
     int result = wal_write_full(cursor->vfs, cursor->file, &part, 1,
                                 (slot->generation % 2) * WAL_CURSOR_SLOT_BYTES, &written);
     if (result == 0) {

@@ -217,25 +217,39 @@ bool wal_body_valid(const struct wal_batch_header *batch, const unsigned char *b
     return left == 0 && chain == batch->body_checksum;
 }
 
-void wal_cursor_encode(const struct wal_cursor_slot *slot, unsigned char *bytes)
+static uint64_t cursor_checksum(const unsigned char *bytes, uint32_t done_count)
+{
+    uint64_t seed = XXH3_64bits_withSeed(bytes, 64, K2);
+    return XXH3_64bits_withSeed(bytes + WAL_CURSOR_HEADER_BYTES, (size_t)done_count * 16, seed);
+}
+
+size_t wal_cursor_encode(const struct wal_cursor_slot *slot, unsigned char *bytes)
 {
     memcpy(bytes, cursor_magic, sizeof cursor_magic);
     put32(bytes + 8, WAL_FORMAT_VERSION);
-    put32(bytes + 12, 0);
+    put32(bytes + 12, slot->done_count);
     put64(bytes + 16, slot->log_id);
     put64(bytes + 24, slot->generation);
     put64(bytes + 32, slot->lsn);
     put64(bytes + 40, slot->number);
     put64(bytes + 48, slot->offset);
     put64(bytes + 56, slot->position);
-    put64(bytes + 64, XXH3_64bits_withSeed(bytes, 64, K2));
+    unsigned char *at = bytes + WAL_CURSOR_HEADER_BYTES;
+    for (uint32_t i = 0; i < slot->done_count; i++) {
+        put64(at, slot->done[i].first);
+        put64(at + 8, slot->done[i].last);
+        at += 16;
+    }
+    put64(bytes + 64, cursor_checksum(bytes, slot->done_count));
+    return (size_t)(at - bytes);
 }
 
 bool wal_cursor_decode(struct wal_cursor_slot *slot, const unsigned char *bytes)
 {
+    uint32_t done_count = get32(bytes + 12);
     if (memcmp(bytes, cursor_magic, sizeof cursor_magic) != 0 ||
-        get32(bytes + 8) != WAL_FORMAT_VERSION ||
-        get64(bytes + 64) != XXH3_64bits_withSeed(bytes, 64, K2)) {
+        get32(bytes + 8) != WAL_FORMAT_VERSION || done_count > WAL_CURSOR_DONE_MAX ||
+        get64(bytes + 64) != cursor_checksum(bytes, done_count)) {
         return false;
     }
     slot->log_id = get64(bytes + 16);
@@ -244,5 +258,17 @@ bool wal_cursor_decode(struct wal_cursor_slot *slot, const unsigned char *bytes)
     slot->number = get64(bytes + 40);
     slot->offset = get64(bytes + 48);
     slot->position = get64(bytes + 56);
+    slot->done_count = done_count;
+    uint64_t above = slot->lsn;
+    for (uint32_t i = 0; i < done_count; i++) {
+        const unsigned char *at = bytes + WAL_CURSOR_HEADER_BYTES + (size_t)i * 16;
+        struct wal_done_range *range = &slot->done[i];
+        range->first = get64(at);
+        range->last = get64(at + 8);
+        if (range->first <= above || range->first > range->last || range->last > WAL_LSN_MAX) {
+            return false;
+        }
+        above = range->last;
+    }
     return slot->lsn <= WAL_LSN_MAX;
 }

@@ -75,14 +75,16 @@
  * counts; none: the reader starts at the oldest record there is.
  *     0  8  magic "SLUICCUR"
  *     8  4  version, 1
- *    12  4  0
+ *    12  4  done_count, 0 to 240
  *    16  8  log_id
  *    24  8  generation
  *    32  8  lsn: this record and all before it are done
  *    40  8  number of a segment, } where a batch starts from which on the record lsn + 1 will be
  *    48  8  offset in it,        } found; a hint: older segments hold only records that are done
  *    56  8  position of that record, body bytes; may be that of a record a little before it
- *    64  8  H(bytes 0 to 63, K2)
+ *    64  8  H(bytes from 72 to the end of the ranges, H(bytes 0 to 63, K2))
+ *    72     done_count ranges, 16 bytes each: first and last LSN of records beyond lsn + 1 that are
+ *           done as well; ascending, apart from each other
  */
 #ifndef WAL_FORMAT_H
 #define WAL_FORMAT_H
@@ -98,7 +100,8 @@
 #define WAL_RECORD_LIMIT        0x7fffffffu /* no length field is larger */
 #define WAL_CURSOR_BYTES        8192u
 #define WAL_CURSOR_SLOT_BYTES   4096u
-#define WAL_CURSOR_USED_BYTES   72u
+#define WAL_CURSOR_HEADER_BYTES 72u
+#define WAL_CURSOR_DONE_MAX     240u
 #define WAL_LSN_MAX             INT64_MAX
 #define WAL_BATCH_COPY          1u
 #define WAL_SEGMENT_SUFFIX      ".seg"
@@ -130,6 +133,11 @@ struct wal_batch_header {
     uint64_t body_checksum;
 };
 
+struct wal_done_range {
+    uint64_t first;
+    uint64_t last;
+};
+
 struct wal_cursor_slot {
     uint64_t log_id;
     uint64_t generation;
@@ -137,6 +145,8 @@ struct wal_cursor_slot {
     uint64_t number;
     uint64_t offset;
     uint64_t position;
+    uint32_t done_count;
+    struct wal_done_range done[WAL_CURSOR_DONE_MAX];
 };
 
 /* What was found where a header was expected. */
@@ -171,9 +181,16 @@ uint64_t wal_body_seal(unsigned char *body, uint32_t record_count, uint64_t firs
 /* Are the records that batch promises there, every one? */
 bool wal_body_valid(const struct wal_batch_header *batch, const unsigned char *body, uint64_t salt);
 
-/* Fills, reads WAL_CURSOR_USED_BYTES. */
-void wal_cursor_encode(const struct wal_cursor_slot *slot, unsigned char *bytes);
+/* Returns how many of the WAL_CURSOR_SLOT_BYTES it filled. */
+size_t wal_cursor_encode(const struct wal_cursor_slot *slot, unsigned char *bytes);
+/* Reads WAL_CURSOR_SLOT_BYTES. */
 bool wal_cursor_decode(struct wal_cursor_slot *slot, const unsigned char *bytes);
+
+/* The highest record that it says is done. */
+static inline uint64_t wal_cursor_reach(const struct wal_cursor_slot *slot)
+{
+    return slot->done_count > 0 ? slot->done[slot->done_count - 1].last : slot->lsn;
+}
 
 static inline uint64_t wal_align(uint64_t value, uint32_t block_bytes)
 {

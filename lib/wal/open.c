@@ -176,9 +176,9 @@ static int recovered(struct wal *wal, const struct wal_found *found, struct wal_
 {
     uint64_t last = found->last_lsn;
     wal->position = found->position;
-    if (found->has_cursor && found->cursor.lsn > last) {
+    if (found->has_cursor && wal_cursor_reach(&found->cursor) > last) {
         wal->stats.cursor_was_ahead = found->first_lsn != 0;
-        last = found->cursor.lsn;
+        last = wal_cursor_reach(&found->cursor);
         if (found->cursor.position > wal->position) {
             wal->position = found->cursor.position;
         }

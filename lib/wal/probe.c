@@ -53,6 +53,9 @@ static int scan(struct wal_probe *probe, struct wal_probe_stats *stats, struct w
         stats->durable_lsn = stats->done_lsn;
     }
     stats->lag_records = stats->durable_lsn - stats->done_lsn;
+    for (uint32_t i = 0; found.has_cursor && i < found.cursor.done_count; i++) {
+        stats->lag_records -= found.cursor.done[i].last - found.cursor.done[i].first + 1;
+    }
     uint64_t position = found.has_cursor ? found.cursor.position : found.first_position;
     stats->lag_bytes =
         stats->lag_records == 0 || found.position < position ? 0 : found.position - position;

@@ -30,7 +30,11 @@ struct wal_reader {
     struct wal_ranges ranges;
     struct wal_walk new;   /* towards records not delivered yet */
     struct wal_walk again; /* towards those handed back */
-    bool hint_proven;      /* the cursor's place led to a record */
+    /* Done before this reader was opened, and not reached yet: a part of slot.done. */
+    struct wal_done_range *skip;
+    uint32_t skip_count;
+    uint64_t skip_records;
+    bool hint_proven; /* the cursor's place led to a record */
     uint64_t next_position;
     int failed;
     struct wal_err problem;
@@ -76,7 +80,8 @@ static void publish_done(struct wal_reader *reader)
 {
     struct wal_shared *shared = reader->shared;
     uint64_t low = low_water(reader);
-    uint64_t ahead = atomic_load(&reader->next_lsn) - 1 - low - reader->ranges.records;
+    uint64_t ahead =
+        atomic_load(&reader->next_lsn) - 1 - low - reader->ranges.records + reader->skip_records;
     atomic_store(&shared->done_ahead, ahead);
     atomic_store(&shared->done_lsn, low);
     atomic_store(&shared->done_position, reader->ranges.count > 0 ? reader->ranges.list[0].position
@@ -91,11 +96,41 @@ static int cursor_failed(struct wal_reader *reader, int code)
     return reader_break(reader, -EIO);
 }
 
+static void add_done(struct wal_cursor_slot *slot, uint64_t first, uint64_t last)
+{
+    struct wal_done_range *before = slot->done_count > 0 ? &slot->done[slot->done_count - 1] : NULL;
+    if (first > last) {
+        return;
+    }
+    if (before != NULL && before->last + 1 == first) {
+        before->last = last;
+    } else if (slot->done_count < WAL_CURSOR_DONE_MAX) {
+        /* More than fit will come again, no worse. */
+        slot->done[slot->done_count++] = (struct wal_done_range){first, last};
+    }
+}
+
+/* What is done beyond the low-water mark: the gaps between what is out, and what was so before. */
+static void note_done(const struct wal_reader *reader, struct wal_cursor_slot *slot)
+{
+    const struct wal_ranges *ranges = &reader->ranges;
+    slot->done_count = 0;
+    for (size_t i = 0; i < ranges->count; i++) {
+        uint64_t end =
+            i + 1 < ranges->count ? ranges->list[i + 1].first : atomic_load(&reader->next_lsn);
+        add_done(slot, ranges->list[i].last + 1, end - 1);
+    }
+    for (uint32_t i = 0; i < reader->skip_count; i++) {
+        add_done(slot, reader->skip[i].first, reader->skip[i].last);
+    }
+}
+
 static int cursor_note(struct wal_reader *reader)
 {
     struct wal_cursor_slot *slot = &reader->slot;
     slot->log_id = reader->log_id;
     slot->lsn = low_water(reader);
+    note_done(reader, slot);
     if (reader->ranges.count > 0) {
         slot->number = reader->ranges.list[0].number;
         slot->offset = reader->ranges.list[0].offset;
@@ -252,6 +287,11 @@ static int start_at_oldest(struct wal_reader *reader)
 static int start_at_cursor(struct wal_reader *reader)
 {
     const struct wal_cursor_slot *slot = &reader->slot;
+    for (uint32_t i = 0; i < slot->done_count; i++) {
+        reader->skip[i] = slot->done[i];
+        reader->skip_records += slot->done[i].last - slot->done[i].first + 1;
+    }
+    reader->skip_count = slot->done_count;
     atomic_store(&reader->next_lsn, slot->lsn + 1);
     reader->next_position = slot->position;
     reader->hint_proven = false;
@@ -278,7 +318,7 @@ static int first_attach(struct wal_reader *reader)
     const char *why = !valid && exists ? "is damaged" : NULL;
     if (valid && slot.log_id != reader->log_id) {
         why = "is of another log";
-    } else if (valid && slot.lsn > atomic_load(&reader->shared->durable_lsn)) {
+    } else if (valid && wal_cursor_reach(&slot) > atomic_load(&reader->shared->durable_lsn)) {
         why = "is ahead of the log";
     }
     if (why != NULL) {
@@ -382,10 +422,29 @@ static int deliver_again(struct wal_reader *reader, struct wal_range *range,
     return 1;
 }
 
+/* The first number from lsn on that is not known to be done. */
+static uint64_t skip_done(struct wal_reader *reader, uint64_t lsn)
+{
+    while (reader->skip_count > 0 && reader->skip[0].first <= lsn) {
+        struct wal_done_range range = reader->skip[0];
+        if (range.last >= lsn) {
+            lsn = range.last + 1;
+        }
+        reader->skip_records -= range.last - range.first + 1;
+        reader->skip_count--;
+        memmove(reader->skip, reader->skip + 1, reader->skip_count * sizeof *reader->skip);
+    }
+    return lsn;
+}
+
 static int deliver_new(struct wal_reader *reader, uint64_t limit, struct wal_record *record)
 {
     struct wal_walk *walk = &reader->new;
-    uint64_t lsn = atomic_load(&reader->next_lsn);
+    uint64_t lsn = skip_done(reader, atomic_load(&reader->next_lsn));
+    atomic_store(&reader->next_lsn, lsn);
+    if (lsn > limit) {
+        return 0;
+    }
     walk->read_bytes = limit - lsn > 16 ? READ_AHEAD_BYTES : READ_LITTLE_BYTES;
     int result = find_new(reader, &lsn);
     if (result < 0) {
@@ -521,16 +580,12 @@ int wal_reader_done(struct wal_reader *reader, uint64_t first, uint64_t last)
     if (first > last || !reader->attached) {
         return -EINVAL;
     }
-    uint64_t low = low_water(reader);
     int result = wal_ranges_change(&reader->ranges, first, last, WAL_RANGE_DONE);
+    if (result == 0) {
+        result = cursor_note(reader);
+    }
     if (result < 0) {
         return result;
-    }
-    if (low_water(reader) != low) {
-        result = cursor_note(reader);
-        if (result < 0) {
-            return result;
-        }
     }
     publish_done(reader);
     return wal_reader_flush_due_ns(reader) == 0 ? cursor_sync(reader) : 0;
@@ -584,6 +639,7 @@ static void reader_free(struct wal_reader *reader)
     if (reader->lock >= 0) {
         reader->vfs->close(reader->vfs, reader->lock);
     }
+    free(reader->skip);
     free(reader->dir);
     free(reader);
 }
@@ -604,10 +660,12 @@ int wal_reader_open(const char *dir, const struct wal_reader_options *options,
     reader->lock = reader->shared_file = -1;
     reader->cursor = (struct wal_cursor){.vfs = reader->vfs, .file = -1};
     reader->dir = strdup(dir);
+    reader->skip = calloc(WAL_CURSOR_DONE_MAX, sizeof *reader->skip);
     wal_walk_init(&reader->new, reader->vfs, reader->dir);
     wal_walk_init(&reader->again, reader->vfs, reader->dir);
     reader->again.read_bytes = READ_LITTLE_BYTES;
-    int result = reader->dir == NULL ? wal_fail(err, -ENOMEM, "Out of memory") : 0;
+    int result =
+        reader->dir == NULL || reader->skip == NULL ? wal_fail(err, -ENOMEM, "Out of memory") : 0;
     if (result == 0) {
         result = reader->vfs->boot_id(reader->vfs, reader->boot_id);
         if (result < 0) {

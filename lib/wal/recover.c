@@ -27,7 +27,7 @@ static int cursor_pick(const struct wal_vfs *vfs, int file, struct wal_cursor_sl
 {
     int found = 0;
     for (uint64_t i = 0; i < 2; i++) {
-        unsigned char bytes[WAL_CURSOR_USED_BYTES];
+        unsigned char bytes[WAL_CURSOR_SLOT_BYTES];
         struct wal_cursor_slot candidate;
         int result = wal_read_full(vfs, file, bytes, sizeof bytes, i * WAL_CURSOR_SLOT_BYTES);
         if (result < 0) {
