@@ -218,6 +218,7 @@ static void look_at_sink(struct api *api)
 static void pass(struct api *api, int64_t wait_ns, int stop_fd, bool *stop)
 {
     bool sink_readable = wait_for_events(api, wait_ns, stop_fd, stop);
+    counter_add(&api->counters.passes, 1);
     MHD_run(api->daemon);
     process(api, sink_readable);
     api->now_ns = clock_mono_ns();

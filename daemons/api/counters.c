@@ -124,6 +124,8 @@ void counters_metrics(void *arg, struct buf *out)
     admin_metric(out, "sluice_api_slow_requests_total", "counter",
                  "Connections ended because a request did not arrive in time.",
                  (double)counter_get(&counters->slow_requests));
+    admin_metric(out, "sluice_api_loop_passes_total", "counter", "Passes of the event loop.",
+                 (double)counter_get(&counters->passes));
     admin_metric(out, "sluice_api_connections", "gauge", "Open client connections.",
                  (double)counter_get(&counters->connections));
     admin_metric(out, "sluice_api_in_flight_tasks", "gauge",

@@ -28,6 +28,7 @@ struct counters {
     atomic_llong replies[REPLY_COUNT];
     atomic_llong outcomes[3];   /* by enum sink_outcome */
     atomic_llong late_outcomes; /* decided after their client was gone */
+    atomic_llong passes;        /* of the loop */
     atomic_llong slow_requests; /* ended by --request-timeout */
     atomic_llong
         durable_bucket[DURABLE_BUCKETS + 1]; /* each alone, not cumulated; the last: above all */

@@ -118,6 +118,33 @@ static void a_client_that_leaves_harms_nobody(void **state)
     server_stop(&server);
 }
 
+/* While it waits, the loop sleeps: some passes for ticks and questions, not one after the other. */
+static void waiting_does_not_spin(void **state)
+{
+    (void)state;
+    struct server server;
+    struct response response;
+    char *hold = post_payload("hold");
+    begin(&server, NULL);
+    int fd = client_connect(server.address);
+    client_send(fd, hold, strlen(hold));
+    wait_for_metric(&server, "sluice_api_in_flight_tasks", 1);
+    double before = metric(&server, "sluice_api_loop_passes_total");
+    usleep(500 * 1000);
+    assert_true(metric(&server, "sluice_api_loop_passes_total") - before < 1000);
+    expect(&server, "release", 202, "", "");
+    client_receive(fd, &response, false);
+    assert_int_equal(response.code, 202);
+    response_free(&response);
+    expect(&server, "break", 504, "", "");
+    before = metric(&server, "sluice_api_loop_passes_total");
+    usleep(500 * 1000); /* nor with a sink that has failed */
+    assert_true(metric(&server, "sluice_api_loop_passes_total") - before < 1000);
+    close(fd);
+    free(hold);
+    server_stop(&server);
+}
+
 static void tasks_in_flight_are_bounded(void **state)
 {
     (void)state;
@@ -259,6 +286,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(each_outcome_has_its_answer),
         cmocka_unit_test(a_deadline_is_504_and_the_late_outcome_is_safe),
         cmocka_unit_test(a_client_that_leaves_harms_nobody),
+        cmocka_unit_test(waiting_does_not_spin),
         cmocka_unit_test(tasks_in_flight_are_bounded),
         cmocka_unit_test(bytes_in_flight_are_bounded),
         cmocka_unit_test(the_backlog_is_bounded),
