@@ -253,5 +253,5 @@ const char *admin_address(const struct admin *admin)
 void admin_metric(struct buf *out, const char *name, const char *kind, const char *help,
                   double value)
 {
-    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, kind, name, value);
+    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, kind, name, value);
 }
