@@ -1,7 +1,8 @@
 /* bare_mhd: the yardstick for HTTP: libmicrohttpd in external-epoll mode and nothing else. Reads
  * each request to its end and answers 202 with a constant body of the length that sluice-api sends.
  *
- *   bare_mhd PORT     listens on 127.0.0.1 until SIGTERM or SIGINT
+ *   bare_mhd PORT     listens on 127.0.0.1 until SIGTERM or SIGINT; 0: any free port, which is
+ * printed
  */
 #include <errno.h>
 #include <limits.h>
@@ -68,9 +69,9 @@ int main(int argc, char **argv)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct MHD_Daemon *daemon;
     sigset_t signals;
-    int stop_fd, port = argc == 2 ? atoi(argv[1]) : 0, status;
+    int stop_fd, port = argc == 2 ? atoi(argv[1]) : -1, status;
 
-    if (port <= 0 || port > UINT16_MAX) {
+    if (port < 0 || port > UINT16_MAX) {
         fprintf(stderr, "usage: bare_mhd PORT\n");
         return 2;
     }
@@ -93,6 +94,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "bare_mhd: cannot listen on 127.0.0.1:%d: %s\n", port, strerror(errno));
         return 3;
     }
+    printf("listening on http://127.0.0.1:%d\n",
+           MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port);
+    fflush(stdout);
     status = serve(daemon, stop_fd);
     MHD_stop_daemon(daemon);
     MHD_destroy_response(answer);

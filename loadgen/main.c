@@ -88,7 +88,7 @@ static const struct option_spec load_options[] = {
      .max = 3600 * NS_PER_S,
      .help = "a request is given up this long after it was due"},
     {.name = "seed",
-     .type = OPTION_INT,
+     .type = OPTION_STRING,
      .unit = "N",
      .help = "ids and bodies follow from it; without: one that was never used"},
     {.name = "start-at",
@@ -140,16 +140,23 @@ static unsigned connections_max(const struct options *options)
     return (unsigned)(max > kept ? max : kept);
 }
 
-/* One that is given, or 63 random bits (ids of two loads into one database must not meet). */
-static uint64_t choose_seed(const struct options *options)
+/* One that is given, or random bits (ids of two loads into one database must not meet). */
+static int choose_seed(const struct options *options, uint64_t *seed, struct err *err)
 {
-    uint64_t seed;
+    const char *text = options_string(options, "seed");
+    char *end;
 
-    if (options_is_set(options, "seed"))
-        return (uint64_t)options_int(options, "seed");
-    if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
-        seed = (uint64_t)clock_wall_us();
-    return seed >> 1;
+    if (!text) {
+        if (getrandom(seed, sizeof(*seed), 0) != (ssize_t)sizeof(*seed))
+            *seed = (uint64_t)clock_wall_us();
+        return 0;
+    }
+    errno = 0;
+    *seed = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+        return err_set(err, -EINVAL, "--seed=%s: expected a number from 0 to 18446744073709551615",
+                       text);
+    return 0;
 }
 
 static int load_pace(const struct options *options, struct pace *pace, struct err *err)
@@ -214,15 +221,15 @@ static int allow_descriptors(unsigned connections, struct err *err)
     return 0;
 }
 
-static int run_flat(const struct options *options, const struct target *target, int stop_fd,
-                    struct err *err)
+static int run_flat(const struct options *options, const struct target *target, uint64_t seed,
+                    int stop_fd, struct err *err)
 {
     const struct flat_config config = {
         .target = target,
         .path = options_string(options, "path"),
         .connections = connections_max(options),
         .payload_bytes = (size_t)options_int(options, "payload-bytes"),
-        .seed = choose_seed(options),
+        .seed = seed,
         .duration_ns = options_duration_ns(options, "duration"),
         .wake_fd = stop_fd,
     };
@@ -248,13 +255,15 @@ static void write_start(struct metrics *metrics, const struct options *options, 
 {
     struct metrics_event event = {0};
     struct buf settings = {0};
+    char seed_text[32];
 
     options_json(options, &settings);
     metrics_begin(&event, "start");
     metrics_string(&event, "role", "loadgen");
     metrics_string(&event, "version", SLUICE_VERSION);
     metrics_int(&event, "pid", getpid());
-    metrics_int(&event, "seed", (int64_t)seed);
+    snprintf(seed_text, sizeof(seed_text), "%" PRIu64, seed); // beyond 2^53: no JSON number
+    metrics_string(&event, "seed", seed_text);
     metrics_int(&event, "start_us", start_us);
     metrics_int(&event, "requests", (int64_t)pace_count(pace));
     metrics_json(&event, "settings", settings.data);
@@ -327,7 +336,6 @@ static int open_load(const struct options *options, const struct pace *pace, str
     const char *path = options_string(options, "ledger");
     int rc = choose_start(options, load, err);
 
-    load->seed = choose_seed(options);
     if (rc == 0)
         rc = metrics_open(&load->metrics, options_string(options, "metrics"), err);
     if (rc == 0 && path)
@@ -350,9 +358,9 @@ static int open_load(const struct options *options, const struct pace *pace, str
 
 /* Returns the exit status, or a negative errno. */
 static int run_load(const struct options *options, const struct target *target,
-                    const struct pace *pace, int stop_fd, struct err *err)
+                    const struct pace *pace, uint64_t seed, int stop_fd, struct err *err)
 {
-    struct load load = {0};
+    struct load load = {.seed = seed};
     struct attack_result result = {0};
     const char *why = "done";
     int status = 0, rc, closed, signal;
@@ -410,6 +418,7 @@ int main(int argc, char **argv)
     struct target target;
     struct pace pace;
     struct err err = {0};
+    uint64_t seed = 0;
     int status = 0, stop_fd = -1, rc;
 
     log_init("sluice-loadgen");
@@ -418,7 +427,7 @@ int main(int argc, char **argv)
     options_add(options, "Greatest rate", flat_options);
     if (!options_start(options, argc, argv, &status))
         goto out;
-    if (check(options, &pace, &err) < 0 ||
+    if (check(options, &pace, &err) < 0 || choose_seed(options, &seed, &err) < 0 ||
         target_parse(options_string(options, "target"), &target, &err) == -EINVAL) {
         log_error("%s", err.text);
         status = 2;
@@ -430,8 +439,8 @@ int main(int argc, char **argv)
     if (rc >= 0)
         rc = allow_descriptors(connections_max(options), &err);
     if (rc == 0)
-        rc = options_bool(options, "max") ? run_flat(options, &target, stop_fd, &err)
-                                          : run_load(options, &target, &pace, stop_fd, &err);
+        rc = options_bool(options, "max") ? run_flat(options, &target, seed, stop_fd, &err)
+                                          : run_load(options, &target, &pace, seed, stop_fd, &err);
     status = rc < 0 ? 3 : rc;
     if (rc < 0)
         log_error("%s", err.text);

@@ -106,12 +106,13 @@ static void whole_load(void **state)
     char *text;
 
     assert_int_equal(RUN(f, f->target, "--rps=100", "--phase=a:100ms:1", "--phase=b:100ms:2",
-                         "--seed=5", "--payload-bytes=10", "--connections=2", f->ledger,
-                         f->metrics),
+                         "--seed=18446744073709551615", "--payload-bytes=10", "--connections=2",
+                         f->ledger, f->metrics),
                      0);
     assert_non_null(strstr(f->text.data, "phase b: 20 of 20 requests"));
     text = read_text(f, f->ledger);
-    assert_memory_equal(text, "#sluice-ledger 1 seed=5 payload_bytes=10\n", 41);
+    assert_ptr_equal(strstr(text, "#sluice-ledger 1 seed=18446744073709551615 payload_bytes=10\n"),
+                     text);
     assert_non_null(strstr(text, "\n#end rows=30\n"));
     text = read_text(f, f->metrics);
     assert_non_null(strstr(text, "\"ev\": \"start\", \"role\": \"loadgen\""));
@@ -184,6 +185,8 @@ static void mistakes(void **state)
         {{"--target=127.0.0.1:1", "--duration=5s"}, "--max"},
         {{"--target=127.0.0.1:1", "--path=task"}, "--path"},
         {{"--target=127.0.0.1:1", "--start-at=9000000000000000000"}, "microseconds"},
+        {{"--target=127.0.0.1:1", "--seed=-1"}, "--seed"},
+        {{"--target=127.0.0.1:1", "--seed=18446744073709551616"}, "--seed"},
         {{"--target=127.0.0.1:1", "--nonsense"}, "nonsense"},
     };
     struct fixture *f = *state;
