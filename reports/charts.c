@@ -95,18 +95,20 @@ static void put_start(struct buf *script, const char *name, unsigned height)
                "set grid linecolor rgb '#cccccc' linewidth 1\n"
                "set border linecolor rgb '#555555'\n"
                "set key outside top center horizontal samplen 3\n"
+               "set lmargin 10\nset offsets graph 0, graph 0, graph 0.06, graph 0\n"
                "set xlabel 'seconds since the load began'\n",
                name, height, name);
 }
 
-/* A data block of (x, y); y values that are not numbers leave a gap. */
+/* A data block of (x, y); without x the middles of seconds. y values that are not numbers leave a
+ * gap. */
 static void put_data(struct buf *script, const char *name, size_t index, const double *x,
                      const double *y, size_t count)
 {
     buf_printf(script, "$%s%zu << EOD\n", name, index);
     for (size_t i = 0; i < count; i++) {
         if (isfinite(y[i]))
-            buf_printf(script, "%.3f %.6g\n", x ? x[i] : (double)i, y[i]);
+            buf_printf(script, "%.3f %.6g\n", x ? x[i] : (double)i + 0.5, y[i]);
         else
             buf_puts(script, "\n");
     }

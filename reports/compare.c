@@ -72,6 +72,8 @@ static void load_entry(struct entry *entry, const char *dir, const char *sink, c
     entry->run.name = xasprintf("%s/%s", sink, repeat);
     free(path);
     struct run *run = &entry->run;
+    bool named = run->manifest_err.code == 0 && *run->manifest.sink;
+    entry->sink = xstrdup(named ? run->manifest.sink : sink);
     audit_compute(&entry->audit, run);
     struct err err = {0};
     if (audit_write(&entry->audit, run->dir, &err) < 0)
@@ -182,18 +184,6 @@ static int compare_groups(const void *left, const void *right)
     return rank_a != rank_b ? (rank_a > rank_b) - (rank_a < rank_b) : strcmp(a->sink, b->sink);
 }
 
-/* The manifest's word; of a run without one, the folder's name. */
-static const char *sink_of(const struct entry *entry)
-{
-    const char *sink = entry->run.manifest.sink;
-    if (entry->run.manifest_err.code == 0 && sink && *sink)
-        return sink;
-    char *slash = strchr(entry->run.name, '/'); /* its name is ours: "wal/1" */
-    if (slash)
-        *slash = '\0';
-    return entry->run.name;
-}
-
 static struct group *find_group(struct comparison *comparison, const char *sink)
 {
     for (size_t i = 0; i < comparison->group_count; i++)
@@ -223,7 +213,7 @@ static void make_groups(struct comparison *comparison)
     comparison->groups = xcalloc(comparison->count, sizeof(*comparison->groups));
     for (size_t i = 0; i < comparison->count; i++) {
         struct entry *entry = &comparison->entries[i];
-        struct group *group = find_group(comparison, sink_of(entry));
+        struct group *group = find_group(comparison, entry->sink);
         group->entries[group->count++] = entry;
         if (entry->run.manifest_err.code == 0 && entry->run.manifest.control)
             group->control = true;
@@ -249,6 +239,7 @@ void comparison_free(struct comparison *comparison)
 {
     for (size_t i = 0; i < comparison->count; i++) {
         struct entry *entry = &comparison->entries[i];
+        free(entry->sink);
         run_free(&entry->run);
         audit_free(&entry->audit);
         figures_free(&entry->figures);

@@ -20,6 +20,7 @@ void strings_add(struct strings *strings, const char *format, ...)
 void strings_free(struct strings *strings);
 
 struct entry {      /* one run */
+    char *sink;     /* the manifest's word, or the folder's name when there is none */
     struct run run; /* the ledger and the samples are gone */
     struct audit audit;
     struct figures figures; /* empty when has_figures is false */

@@ -108,7 +108,7 @@ static void put_entry(struct buf *out, const struct entry *entry)
     buf_puts(out, "{\n      \"run\": ");
     put_json_text(out, entry->run.name);
     buf_puts(out, ",\n      \"sink\": ");
-    put_json_text(out, entry->audit.sink);
+    put_json_text(out, entry->sink);
     buf_printf(out, ",\n      \"counts\": %s,\n      \"reasons\": ",
                entry->reasons.count ? "false" : "true");
     put_json_strings(out, &entry->reasons);

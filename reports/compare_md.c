@@ -19,9 +19,9 @@ static void put_warnings(const struct comparison *comparison, struct buf *out, c
         cJSON_ArrayForEach(item, json_get(entry->run.manifest.json, key))
         {
             if (!any)
-                buf_printf(out, "> %s\n", title);
+                buf_printf(out, "> %s\n>\n", title);
             any = true;
-            buf_puts(out, ">\n> - ");
+            buf_puts(out, "> - ");
             text_markdown(out, entry->run.name);
             buf_puts(out, ": ");
             text_markdown(out, cJSON_IsString(item) ? item->valuestring : "?");
@@ -39,12 +39,15 @@ static void put_left_out(const struct comparison *comparison, struct buf *out)
         left_out += comparison->entries[i].reasons.count > 0;
     if (left_out == 0)
         return;
-    buf_printf(out, "> **%zu of %zu runs do not count** towards the verdict (their audits do):\n",
-               left_out, comparison->count);
+    buf_printf(
+        out,
+        "> **%zu of %zu runs %s not count** towards the SLA verdict (what their audits found "
+        "does):\n>\n",
+        left_out, comparison->count, left_out == 1 ? "does" : "do");
     for (size_t i = 0; i < comparison->count; i++) {
         const struct entry *entry = &comparison->entries[i];
         for (size_t k = 0; k < entry->reasons.count; k++) {
-            buf_puts(out, ">\n> - ");
+            buf_puts(out, "> - ");
             text_markdown(out, entry->run.name);
             buf_puts(out, ": ");
             text_markdown(out, entry->reasons.items[k]);

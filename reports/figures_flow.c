@@ -57,24 +57,28 @@ static void backlog(struct figures *figures, struct series *series, const struct
 
 /* ---- commits ---- */
 
+/* Those of the load; what the runner's probe made before it is none. */
 static void commits(struct figures *figures, const struct run *run)
 {
     struct samples db = {0};
-    double inserted = 0, dead = 0, rows = 0;
+    double inserted = 0, redelivered = 0, dead = 0, rows = 0;
     for (size_t i = 0; i < run->batch_count; i++) {
         const struct batch *batch = &run->batches[i];
+        if (batch->ts_us < run->manifest.start_us)
+            continue;
         samples_add(&db, (double)batch->db_us / 1e3);
         rows += batch->rows;
         inserted += batch->inserted;
+        redelivered += batch->redelivered;
         dead += batch->dead;
     }
-    figures_set(figures, (double)run->batch_count, "commit.batches");
-    if (run->batch_count) {
+    figures_set(figures, (double)db.count, "commit.batches");
+    if (db.count) {
+        figures_set(figures, rows / (double)db.count, "commit.rows_per_batch");
         figures_percentiles(figures, "commit.db", &db);
-        figures_set(figures, rows / (double)run->batch_count, "commit.rows_per_batch");
     }
     figures_set(figures, inserted, "commit.inserted");
-    figures_set(figures, run->redelivered, "commit.redelivered");
+    figures_set(figures, redelivered, "commit.redelivered");
     figures_set(figures, dead, "commit.dead");
     samples_free(&db);
 }

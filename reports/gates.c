@@ -117,7 +117,7 @@ static void note_files(struct entry *entry)
         strings_add(&entry->notes, "loadgen.jsonl is missing: latencies are the ledger's");
     if (!api)
         strings_add(&entry->notes, "api-*.jsonl is missing: no durable latencies");
-    if (!worker && run->manifest.drains)
+    if (!worker && (run->manifest.drains || run->manifest_err.code))
         strings_add(&entry->notes, "worker-*.jsonl is missing: no figures of commits");
     if (!sampler)
         strings_add(&entry->notes, "sampler.jsonl is missing: no backlog, no figures of resources");

@@ -1,0 +1,554 @@
+/* Oracle: fixtures/tiny, worked out by hand (its README.md), for what compare.md and compare.json
+ * must say; the rules of a run that counts (tables_surroundings.c tells them to readers) for what
+ * happens to a copy with one thing made wrong; and for damaged copies: never a crash, never invalid
+ * JSON, and a loss that the whole files show never turns into "lost nothing". */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "reports/report.h"
+#include "rundir.h"
+
+static const char *const runs[] = {"wal/1", "wal/2", "wal/3", "direct/1"};
+static const char *const files[] = {
+    "manifest.json", "ledger.tsv",     "ledger-probe.tsv", "main.tsv",      "loadgen.jsonl",
+    "api-1.jsonl",   "worker-1.jsonl", "worker-2.jsonl",   "sampler.jsonl", "runner.jsonl"};
+enum { RUNS = 4, FILES = 10 };
+
+/* A fresh copy of the fixture's first n runs. */
+static char *copy_tiny(size_t n)
+{
+    char *dir = rundir_make();
+    for (size_t run = 0; run < n; run++) {
+        char *from = xasprintf("%s/tiny/%s", FIXTURES, runs[run]);
+        char *to = xasprintf("%s/%s", dir, runs[run]);
+        for (size_t i = 0; i < FILES; i++) {
+            char *path = xasprintf("%s/%s", from, files[i]);
+            if (file_exists(path)) {
+                char *text = rundir_read(from, files[i]);
+                rundir_puts(to, files[i], text);
+                free(text);
+            }
+            free(path);
+        }
+        free(from);
+        free(to);
+    }
+    return dir;
+}
+
+/* Replaces one text in one file, every time it is there (at least once). */
+static void change(const char *dir, const char *name, const char *old, const char *fresh)
+{
+    char *text = rundir_read(dir, name);
+    struct buf out = {0};
+    const char *at = text;
+    assert_non_null(strstr(text, old));
+    for (const char *hit; (hit = strstr(at, old)); at = hit + strlen(old)) {
+        buf_append(&out, at, (size_t)(hit - at));
+        buf_puts(&out, fresh);
+    }
+    buf_puts(&out, at);
+    rundir_write(dir, name, out.data, out.len);
+    buf_free(&out);
+    free(text);
+}
+
+static const struct report_options no_gnuplot = {.gnuplot = "/nonexistent/gnuplot"};
+
+/* Reports without charts; returns compare.md, and fills result. compare.json must be valid. */
+static char *report(const char *dir, struct report_result *result)
+{
+    struct err err = {0};
+    if (report_comparison(dir, &no_gnuplot, result, &err) != 0)
+        fail_msg("%s", err.text);
+    char *json = rundir_read(dir, "compare.json");
+    if (json_check(json, strlen(json), &err) != 0)
+        fail_msg("compare.json: %s", err.text);
+    free(json);
+    return rundir_read(dir, "compare.md");
+}
+
+static void has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is missing in:\n%.6000s", part, text);
+}
+
+static void has_not(const char *text, const char *part)
+{
+    const char *at = strstr(text, part);
+    if (at)
+        fail_msg("\"%s\" is there: ...%.200s", part, at);
+}
+
+/* The nth cell (from 0: the label) of the first row with this label, blanks stripped; a static
+ * text. */
+static const char *cell(const char *markdown, const char *label, int n)
+{
+    static char text[256];
+    char *start = xasprintf("\n| %s ", label);
+    const char *row = strstr(markdown, start);
+    if (!row)
+        fail_msg("there is no row \"%s\"", label);
+    free(start);
+    row += 2;
+    for (; n > 0; n--)
+        row = strchr(row, '|') + 1;
+    row += strspn(row, " ");
+    size_t len = strcspn(row, "|\n");
+    while (len > 0 && row[len - 1] == ' ')
+        len--;
+    snprintf(text, sizeof(text), "%.*s", (int)len, row);
+    return text;
+}
+
+static void test_tiny(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS);
+    struct report_result result;
+    char *md = report(dir, &result);
+    assert_int_equal(result.runs, 4);
+    assert_int_equal(result.in_verdict, 4);
+    assert_int_equal(result.failed, 0);
+    assert_int_equal(result.voided, 0);
+    assert_int_equal(result.sla_missed, 0); /* direct is a control */
+    has(result.summary.data,
+        "wal: meets the SLA (api p99 20 ms, limit 50 ms), lost nothing through a 2 s "
+        "worker kill, drained in 3 s; median of 3 runs.\n");
+    has(result.summary.data, "direct (control): misses the SLA");
+    /* Column 1 is wal, 2 direct: contenders come first. */
+    has(md, "\n|                                 |                     wal |        direct "
+            "(control) |");
+    assert_string_equal(cell(md, "SLA: api p99 <= 50 ms", 1), "**met**");
+    assert_string_equal(cell(md, "SLA: api p99 <= 50 ms", 2), "**missed**");
+    assert_string_equal(cell(md, "api p99, steady, outside faults", 1), "20 ms (12 ms to 31 ms)");
+    assert_string_equal(cell(md, "api p99, steady, outside faults", 2), "not 202");
+    assert_string_equal(cell(md, "runs that count", 2), "1 of 1, indicative");
+    assert_string_equal(cell(md, "acknowledged", 1), "60"); /* 3 x (19 and the probe) */
+    assert_string_equal(cell(md, "acknowledged", 2), "11");
+    assert_string_equal(cell(md, "redelivered", 1), "6");
+    assert_string_equal(cell(md, "unknown, arrived", 1), "0");
+    assert_string_equal(cell(md, "unknown, arrived", 2), "1");
+    assert_string_equal(cell(md, "unknown, absent", 2), "9");
+    assert_string_equal(cell(md, "lost", 1), "0");
+    assert_string_equal(cell(md, "wal, warm-up", 3), "200 ms"); /* api: n, not 202, p50 */
+    assert_string_equal(cell(md, "wal, steady", 4), "60 ms");   /* p90 */
+    has(md, "worker-1.jsonl ends in half a line");
+    free(md);
+    char *json = rundir_read(dir, "compare.json");
+    has(json, "\"schema\": \"sluice-compare/1\"");
+    has(json, "\"sla.p99_ms\": {\"median\": 20, \"min\": 12, \"max\": 31, \"n\": 3}");
+    has(json, "\"sla.p99_ms\": 31,");
+    free(json);
+    report_result_free(&result);
+    rundir_remove(dir);
+}
+
+/* One thing made wrong in wal/2: it does not count, and the report says why. */
+static const struct wrong {
+    const char *file, *old, *fresh, *reason;
+} wrongs[] = {
+    {"manifest.json", "\"complete\"", "\"interrupted\"", "the run is interrupted"},
+    {"manifest.json", "\"outcome\": \"complete\",\n \"why\": \"\"",
+     "\"outcome\": \"failed\", \"why\": \"disk full\"", "the run is failed: disk full"},
+    {"manifest.json", "\"rps\": 2", "\"rps\": 3", "another scenario"},
+    {"manifest.json", "\"version\": \"0.1.0\"", "\"version\": \"0.2.0\"", "it ran sluice 0.2.0"},
+    {"manifest.json", "\"payload_bytes\": 24,\n \"sluice\"", "\"sluice\"",
+     "\"payload_bytes\" is missing"},
+    {"manifest.json", "\"load_end_us\": 1010000000", "\"load_end_us\": 1", "are not in order"},
+    {"manifest.json", "{", "", "is damaged"},
+    {"loadgen.jsonl", "\"own_p99_ms\": 0.250", "\"own_p99_ms\": 5.1",
+     "late by itself in phase steady"},
+    {"loadgen.jsonl", "\"on_time\": 16", "\"on_time\": 15",
+     "missed its rate in phase steady by 6.2 %"},
+    {"loadgen.jsonl", "\"planned\": 16, \"due\": 16, \"on_time\": 16",
+     "\"planned\": 8, \"due\": 8, \"on_time\": 8", "missed its rate in phase steady by 50.0 %"},
+    {"loadgen.jsonl", "\"ev\": \"lateness\", \"phase\": \"steady\"",
+     "\"ev\": \"late\", \"phase\": \"steady\"",
+     "no (whole) record of its own lateness in phase steady"},
+    {"sampler.jsonl", "\"busy_pct\": 50", "\"busy_pct\": 90", "busy with other work: 27.0 %"},
+    {"sampler.jsonl", "\"steal_pct\": 1", "\"steal_pct\": 20", "hypervisor took 10.0 %"},
+    {"sampler.jsonl", "\"host\"", "\"hosts\"", "nothing tells how busy the host was"},
+    {"runner.jsonl", "\"recovered\"", "\"recover\"", "has no end"},
+    {"runner.jsonl", "\"fault\"", "\"faults\"", "the scenario has 1 faults, the events tell of 0"},
+    {"main.tsv", "#end", "#", "its audit is void"},
+    {"ledger.tsv", "#end", "#", "its audit is void"},
+};
+
+static void test_left_out(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
+        char *dir = copy_tiny(RUNS), *run = xasprintf("%s/wal/2", dir);
+        struct report_result result;
+        change(run, wrongs[i].file, wrongs[i].old, wrongs[i].fresh);
+        char *md = report(dir, &result);
+        if (result.in_verdict != 3)
+            fail_msg("%s: %u runs count", wrongs[i].reason, result.in_verdict);
+        has(md, "1 of 4 runs does not count");
+        has(md, wrongs[i].reason);
+        assert_string_equal(cell(md, "runs that count", 1), "2 of 3");
+        /* wal/2 had the 31. */
+        assert_string_equal(cell(md, "api p99, steady, outside faults", 1),
+                            "20 ms (12 ms to 20 ms)");
+        free(md);
+        report_result_free(&result);
+        free(run);
+        rundir_remove(dir);
+    }
+}
+
+static void lose_one(const char *run)
+{
+    /* The last row before the end: the last task of the last batch. */
+    char *text = rundir_read(run, "main.tsv");
+    char *end = strstr(text, "#end rows=20");
+    assert_non_null(end);
+    char *row = end - 1;
+    while (row[-1] != '\n')
+        row--;
+    struct buf out = {0};
+    buf_append(&out, text, (size_t)(row - text));
+    buf_puts(&out, "#end rows=19\n");
+    rundir_write(run, "main.tsv", out.data, out.len);
+    buf_free(&out);
+    free(text);
+}
+
+/* A lost task is lost, also in a run that does not count. */
+static void test_loss_stays(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS), *run = xasprintf("%s/wal/2", dir);
+    struct report_result result;
+    lose_one(run);
+    change(run, "sampler.jsonl", "\"busy_pct\": 50", "\"busy_pct\": 90");
+    char *md = report(dir, &result);
+    assert_int_equal(result.in_verdict, 3);
+    assert_int_equal(result.failed, 1);
+    assert_string_equal(cell(md, "lost", 1), "**1**");
+    assert_string_equal(cell(md, "audit", 1), "fail 1 of 3, pass 2 of 3");
+    has(result.summary.data, "lost 1 acknowledged tasks");
+    has_not(result.summary.data, "wal: meets the SLA (api p99 20 ms, limit 50 ms), lost nothing");
+    free(md);
+    report_result_free(&result);
+    /* One void audit: the count says that it is not the whole. */
+    change(run, "main.tsv", "#end", "#");
+    md = report(dir, &result);
+    assert_int_equal(result.failed, 0);
+    assert_int_equal(result.voided, 1);
+    assert_string_equal(cell(md, "lost", 1), "0 (1 void)");
+    has(result.summary.data, "proves nothing about losses in 1 of 3 runs");
+    free(md);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
+static void test_none_counts(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    change(run, "sampler.jsonl", "\"busy_pct\": 50", "\"busy_pct\": 90");
+    char *md = report(dir, &result);
+    assert_int_equal(result.in_verdict, 0);
+    assert_int_equal(result.sla_missed, 1);
+    assert_string_equal(cell(md, "SLA: api p99 <= 50 ms", 1), "no run counts");
+    assert_string_equal(cell(md, "api p99, steady, outside faults", 1), "–");
+    assert_string_equal(cell(md, "wal \\*, warm-up", 3), "200 ms"); /* shown, but marked */
+    free(md);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
+/* ---- foreign text ---- */
+
+#define NASTY "<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*\\n\\u001b[31m"
+
+static void check_inert(const char *md)
+{
+    has(md, "&lt;img src=x");
+    has_not(md, "<img");
+    has_not(md, "a](javascript"); /* the bracket is escaped: "a\\](" */
+    has_not(md, "\x1b");
+    /* Every row of a table has as many cells as its header. */
+    size_t wanted = 0;
+    for (const char *line = md; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        size_t pipes = 0, len = strcspn(line, "\n");
+        if (line[0] != '|') {
+            wanted = 0;
+            continue;
+        }
+        for (size_t i = 0; i < len; i++)
+            pipes += line[i] == '|';
+        if (wanted && pipes != wanted)
+            fail_msg("%zu cells instead of %zu: %.*s", pipes, wanted, (int)len, line);
+        wanted = pipes;
+    }
+}
+
+static void test_inert(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    static const char *const manifest_texts[] = {
+        "\"wal\"",
+        "\"tiny\"",
+        "\"steady\"",
+        "\"PostgreSQL\"",
+        "\"15.1\"",
+        "\"Debian 12\"",
+        "\"paced\"",
+        "\"abc1234\"",
+        "\"survives a crash of the process and of the OS, not of the disk\""};
+    for (size_t i = 0; i < sizeof(manifest_texts) / sizeof(manifest_texts[0]); i++)
+        change(run, "manifest.json", manifest_texts[i], "\"" NASTY "\"");
+    change(run, "manifest.json", "\"unsafe\": []", "\"unsafe\": [\"" NASTY "\"]");
+    change(run, "manifest.json", "\"fsync\": \"on\"", "\"" NASTY "\": \"" NASTY "\"");
+    change(run, "sampler.jsonl", "\"who\": \"api\"", "\"who\": \"" NASTY "\"");
+    change(run, "sampler.jsonl", "\"segments\"", "\"" NASTY "\"");
+    change(run, "runner.jsonl", "\"worker\"", "\"" NASTY "\"");
+    change(run, "loadgen.jsonl", "\"steady\"", "\"" NASTY "\"");
+    change(run, "ledger.tsv", "\tsteady",
+           "\t<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*");
+    /* Leave only this run, so that its texts are the reference's. */
+    for (size_t i = 1; i < RUNS; i++) {
+        char *other = xasprintf("%s/%s", dir, runs[i]);
+        assert_int_equal(file_remove_tree(other, NULL), 0);
+        free(other);
+    }
+    char *md = report(dir, &result);
+    check_inert(md);
+    has_not(result.summary.data, "\x1b");
+    free(md);
+    char *script = rundir_read(dir, "charts/backlog.gp");
+    has_not(script, "`");
+    has_not(script, "<img");
+    free(script);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
+/* ---- charts ---- */
+
+static void test_charts(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS);
+    struct report_result result;
+    struct err err = {0};
+    rundir_puts(dir, "charts/backlog.svg", "an old picture");
+    char *md = report(dir, &result);
+    assert_int_equal(result.charts, 0);
+    has(md, "Charts are missing: /nonexistent/gnuplot could not be started");
+    has_not(md, "![");
+    char *path = xasprintf("%s/charts/backlog.svg", dir);
+    assert_false(file_exists(path)); /* it would show other figures than the tables */
+    free(md);
+    report_result_free(&result);
+    /* "true" draws nothing, "false" fails. */
+    struct report_options failing = {.gnuplot = "false"};
+    assert_int_equal(report_comparison(dir, &failing, &result, &err), 0);
+    assert_int_equal(result.charts, 0);
+    report_result_free(&result);
+    assert_int_equal(report_comparison(dir, NULL, &result, &err), 0);
+    md = rundir_read(dir, "compare.md");
+    if (strstr(md, "Charts are missing: gnuplot could not be started")) {
+        print_message("SKIP: gnuplot is not installed, so no chart was drawn\n");
+        assert_null(getenv("CI"));
+    } else {
+        assert_int_equal(result.charts, 3);
+        has(md, "![backlog](charts/backlog.svg)");
+        char *picture = rundir_read(dir, "charts/backlog.svg");
+        has(picture, "<svg");
+        has(picture, "</svg>");
+        has(picture, "rgb(  0, 114, 178)"); /* wal's colour: RGB 0, 114, 178 */
+        free(picture);
+    }
+    free(md);
+    free(path);
+    report_result_free(&result);
+    rundir_remove(dir);
+}
+
+/* ---- bad input ---- */
+
+static void test_nothing_there(void **state)
+{
+    (void)state;
+    char *dir = rundir_make();
+    struct report_result result;
+    struct err err = {0};
+    assert_int_equal(report_comparison(dir, &no_gnuplot, &result, &err), -ENOENT);
+    has(err.text, "holds no run");
+    report_result_free(&result);
+    assert_int_equal(report_comparison("/nonexistent/x", &no_gnuplot, &result, &err), -ENOENT);
+    has(err.text, "/nonexistent/x");
+    report_result_free(&result);
+    /* An empty run folder: found, left out, every missing file named. */
+    rundir_puts(dir, "wal/1/x", "");
+    char *md = report(dir, &result);
+    assert_int_equal(result.runs, 1);
+    assert_int_equal(result.voided, 1);
+    has(md, "manifest.json");
+    has(md, "ledger.tsv");
+    has(md, "worker-\\*.jsonl is missing");
+    free(md);
+    report_result_free(&result);
+    rundir_remove(dir);
+}
+
+static uint64_t next_random(uint64_t *seed)
+{
+    uint64_t z = (*seed += 0x9e3779b97f4a7c15ULL);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+}
+
+/* Cuts, flips, zeroes, doubles or removes a piece of bytes[0..*len-1], which has room for twice
+ * that. */
+static void damage(char *bytes, size_t *len, uint64_t *seed)
+{
+    size_t at = (size_t)(next_random(seed) % *len), rest = *len - at;
+    size_t piece = (size_t)(next_random(seed) % (rest < 64 ? rest : 64)) + 1;
+    switch (next_random(seed) % 5) {
+    case 0:
+        *len = at;
+        break;
+    case 1:
+        bytes[at] = (char)next_random(seed);
+        break;
+    case 2:
+        memset(bytes + at, 0, piece);
+        break;
+    case 3:
+        memmove(bytes + at + piece, bytes + at, rest);
+        *len += piece;
+        break;
+    default:
+        memmove(bytes + at, bytes + at + piece, rest - piece);
+        *len -= piece;
+    }
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    uint64_t seed = (uint64_t)time(NULL);
+    const char *given = getenv("SLUICE_TEST_SEED");
+    if (given)
+        seed = strtoull(given, NULL, 10);
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    lose_one(run);
+    for (size_t i = 0; i < FILES; i++) {
+        char *whole = rundir_read(run, files[i]);
+        size_t whole_len = strlen(whole);
+        char *bytes = xmalloc(2 * whole_len + 256);
+        for (int round = 0; round < 60; round++) {
+            uint64_t round_seed = seed;
+            size_t len = whole_len;
+            memcpy(bytes, whole, len);
+            damage(bytes, &len, &seed);
+            rundir_write(run, files[i], bytes, len);
+            struct report_result result;
+            free(report(dir, &result));
+            if (result.failed + result.voided == 0 && !strstr(result.summary.data, "excused"))
+                fail_msg("%s, SLUICE_TEST_SEED=%llu: the loss is gone: %s", files[i],
+                         (unsigned long long)round_seed, result.summary.data);
+            report_result_free(&result);
+        }
+        rundir_write(run, files[i], whole, whole_len);
+        free(bytes);
+        free(whole);
+    }
+    free(run);
+    rundir_remove(dir);
+}
+
+/* ---- trace ---- */
+
+static char *trace(const char *run, const char *id, int wanted)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    struct err err = {0};
+    assert_int_equal(trace_task(run, id, out, &err), wanted);
+    fclose(out);
+    if (wanted < 0)
+        assert_true(err.text[0] != '\0');
+    return text;
+}
+
+static void test_trace(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    /* The 6th task (n = 5): due at 2.75 s, answered after 3 ms, committed at 4.5 s, and again at 9
+     * s, after a fault at 5 s that ended at 7 s. */
+    change(run, "runner.jsonl", "\"who\": \"worker\"", "\"who\": \"worker\\u001b[31m\"");
+    char *text = trace(run, rundir_id_text(5), 0);
+    static const char *const in_order[] = {
+        "+0.000 ms  ledger.tsv: due, phase steady",
+        "+0.250 ms  ledger.tsv: sent",
+        "+3.000 ms  api-1.jsonl: durable",
+        "ledger.tsv: settled as durable, code 202",
+        "+1750.000 ms  worker-1.jsonl: committed by lane 0, one of 3 rows",
+        "6000.000 ms after it was accepted",
+        "+2250.000 ms  runner.jsonl: fault kill worker?[31m",
+        "+4250.000 ms  runner.jsonl: recovered kill worker?[31m",
+        "+6250.000 ms  worker-2.jsonl: committed",
+        "main.tsv: in main, body of 82 bytes"};
+    const char *at = text;
+    for (size_t i = 0; i < sizeof(in_order) / sizeof(in_order[0]); i++) {
+        at = strstr(at, in_order[i]);
+        if (!at)
+            fail_msg("\"%s\" is missing, or not in its place:\n%s", in_order[i], text);
+    }
+    has_not(text, "\x1b");
+    free(text);
+    /* A first task's life ends before the fault. */
+    text = trace(run, rundir_id_text(0), 0);
+    has_not(text, "fault");
+    free(text);
+    text = trace(run, rundir_id_text(399), -ENOENT);
+    has(text, "main.tsv: not there");
+    free(text);
+    free(trace(run, "not-a-uuid", -EINVAL));
+    free(trace("/nonexistent/run", rundir_id_text(5), -ENOENT));
+    change(run, "main.tsv", "#end", "#");
+    text = trace(run, rundir_id_text(5), 0);
+    has(text, "could not be read, so something may be missing above");
+    free(text);
+    free(run);
+    rundir_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiny),          cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_loss_stays),    cmocka_unit_test(test_none_counts),
+        cmocka_unit_test(test_inert),         cmocka_unit_test(test_charts),
+        cmocka_unit_test(test_nothing_there), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
