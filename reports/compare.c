@@ -114,25 +114,49 @@ static int load_entries(struct comparison *comparison, struct err *err)
 
 /* ---- fair comparison ---- */
 
-static bool same_terms(const struct manifest *a, const struct manifest *b)
+/* The scenario without the path it was found by, and without its faults: a control may lack the
+ * part that a fault is about. Free it. */
+static char *load_text(const struct manifest *manifest)
 {
-    return cJSON_Compare(a->scenario_json, b->scenario_json, true) &&
-           strcmp(a->sluice_version, b->sluice_version) == 0;
+    cJSON *scenario = cJSON_Duplicate(manifest->scenario_json, true);
+    cJSON_DeleteItemFromObjectCaseSensitive(scenario, "file");
+    cJSON_DeleteItemFromObjectCaseSensitive(scenario, "faults");
+    char *text = cJSON_PrintUnformatted(scenario);
+    cJSON_Delete(scenario);
+    return text ? text : xstrdup("");
 }
 
-/* The scenario and version that most runs share; the others can't be compared with them. */
+static bool same_scenario(const struct manifest *a, const struct manifest *b)
+{
+    char *load_a = load_text(a), *load_b = load_text(b);
+    bool same = strcmp(load_a, load_b) == 0;
+    free(load_a);
+    free(load_b);
+    return same && (a->control || b->control ||
+                    cJSON_Compare(json_get(a->scenario_json, "faults"),
+                                  json_get(b->scenario_json, "faults"), true));
+}
+
+/* The scenario and version that most contenders share (or controls, when there are no others); the
+ * rest can't be compared with them. */
 static const struct manifest *find_reference(const struct comparison *comparison)
 {
     const struct manifest *best = NULL;
     size_t best_votes = 0;
     for (size_t i = 0; i < comparison->count; i++) {
         const struct run *run = &comparison->entries[i].run;
+        if (run->manifest_err.code)
+            continue;
         size_t votes = 0;
-        for (size_t k = 0; run->manifest_err.code == 0 && k < comparison->count; k++) {
+        for (size_t k = 0; k < comparison->count; k++) {
             const struct run *other = &comparison->entries[k].run;
-            votes += other->manifest_err.code == 0 && same_terms(&run->manifest, &other->manifest);
+            votes += other->manifest_err.code == 0 &&
+                     same_scenario(&run->manifest, &other->manifest) &&
+                     strcmp(run->manifest.sluice_version, other->manifest.sluice_version) == 0;
         }
-        if (votes > best_votes) {
+        bool better_kind = best && best->control && !run->manifest.control;
+        bool worse_kind = best && !best->control && run->manifest.control;
+        if (better_kind || (!worse_kind && votes > best_votes)) {
             best = &run->manifest;
             best_votes = votes;
         }
@@ -148,7 +172,7 @@ static void check_fairness(struct comparison *comparison)
         const struct manifest *manifest = &entry->run.manifest;
         if (entry->run.manifest_err.code || manifest == reference)
             continue;
-        if (!cJSON_Compare(manifest->scenario_json, reference->scenario_json, true))
+        if (!same_scenario(manifest, reference))
             strings_add(&entry->reasons, "it ran another scenario than most runs here");
         else if (strcmp(manifest->sluice_version, reference->sluice_version) != 0)
             strings_add(&entry->reasons, "it ran sluice %s, most runs here %s",

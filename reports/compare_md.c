@@ -129,6 +129,22 @@ static void cell_over(struct buf *cell, const struct group *group)
     text_count(cell, group_spread(group, "sla.seconds").median);
 }
 
+/* Those of its first run: a control may lack the part that a fault is about. */
+static void cell_faults(struct buf *cell, const struct group *group)
+{
+    const struct run *run = &group->first->run;
+    for (size_t i = 0; i < run->window_count && i < 3; i++) {
+        buf_puts(cell, i ? ", " : "");
+        text_markdown(cell, run->windows[i].who);
+        buf_putc(cell, ' ');
+        text_markdown(cell, run->windows[i].what);
+    }
+    if (run->window_count > 3)
+        buf_printf(cell, ", %zu more", run->window_count - 3);
+    if (run->window_count == 0)
+        buf_puts(cell, "none");
+}
+
 /* Audit counts are sums over all runs. A void audit is said, never shown as 0. */
 static void cell_audit(struct buf *cell, const struct group *group, int64_t count, bool bad)
 {
@@ -197,6 +213,7 @@ static void put_verdict(const struct comparison *comparison, struct buf *out)
         void (*put)(struct buf *cell, const struct group *group);
     } rows[] = {
         {"runs that count", cell_runs},
+        {"faults", cell_faults},
         {limit.data, cell_sla},
         {"api p99, steady, outside faults", cell_p99},
         {"api p99, steady, faults and all", cell_through},

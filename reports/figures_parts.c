@@ -89,7 +89,7 @@ static void host(struct figures *figures, const struct run *run)
         level_add(&busy, sample->busy_pct, true);
         level_add(&steal, sample->steal_pct, true);
         level_add(&iowait, sample->iowait_pct, true);
-        level_add(&other, fmax(sample->busy_pct - sample->ours_pct - fmax(sample->steal_pct, 0), 0),
+        level_add(&other, fmax(sample->busy_pct - sample->ours_pct, 0),
                   !isnan(sample->busy_pct) && !isnan(sample->ours_pct));
     }
     figures_set(figures, level_mean(&busy), "host.busy_pct");

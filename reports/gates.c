@@ -74,6 +74,18 @@ static void gate_host(struct entry *entry)
                     GATE_HOST_STEAL_PCT);
 }
 
+/* Did this fault of the scenario happen? Two that overlap on one part are one window; and it begins
+ * as soon as the runner comes to it. */
+static bool fault_happened(const struct run *run, const cJSON *fault)
+{
+    double at_ms = json_number(fault, "at_ms");
+    int64_t due_us = run->manifest.start_us + (isnan(at_ms) ? 0 : llround(at_ms * 1e3));
+    for (size_t i = 0; i < run->window_count; i++)
+        if (run->windows[i].begin_us <= due_us + 2000000 && run->windows[i].end_us >= due_us)
+            return true;
+    return false;
+}
+
 static void gate_faults(struct entry *entry)
 {
     const struct run *run = &entry->run;
@@ -82,10 +94,19 @@ static void gate_faults(struct entry *entry)
             strings_add(&entry->reasons,
                         "the fault \"%s %s\" has no end: no \"recovered\" follows it",
                         run->windows[i].what, run->windows[i].who);
-    int planned = cJSON_GetArraySize(json_get(run->manifest.scenario_json, "faults"));
-    if ((size_t)planned != run->window_count)
-        strings_add(&entry->reasons, "the scenario has %d faults, the events tell of %zu", planned,
-                    run->window_count);
+    const cJSON *faults = json_get(run->manifest.scenario_json, "faults"), *fault;
+    cJSON_ArrayForEach(fault, faults)
+    {
+        if (!fault_happened(run, fault))
+            strings_add(
+                &entry->reasons, "no event tells of the scenario's fault \"%s %s\" at %.0f s",
+                json_text(fault, "do"), json_text(fault, "who"), json_number(fault, "at_ms") / 1e3);
+    }
+    if (run->window_count > (size_t)cJSON_GetArraySize(faults))
+        strings_add(&entry->notes,
+                    "%zu faults, of which the scenario holds %d: the others came from "
+                    "outside",
+                    run->window_count, cJSON_GetArraySize(faults));
 }
 
 /* ---- notes ---- */
