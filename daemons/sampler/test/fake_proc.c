@@ -19,7 +19,12 @@ __attribute__((format(printf, 2, 3))) static void put(const char *path, const ch
     va_start(args, format);
     buf_vprintf(&text, format, args);
     va_end(args);
-    assert(file_write(path, text.data, text.len, NULL) == 0);
+    FILE *file = fopen(path, "we"); /* not file_write: nothing here needs to survive anything */
+    assert(file);
+    size_t written = fwrite(text.data, 1, text.len, file);
+    assert(written == text.len);
+    int rc = fclose(file);
+    assert(rc == 0);
     buf_free(&text);
 }
 
