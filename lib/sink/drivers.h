@@ -9,4 +9,7 @@ extern const struct sink_driver sink_memory;
 extern const struct sink_driver sink_direct;
 extern const struct sink_driver sink_wal;
 
+/* For decorators, whose own tables must be constant. */
+extern const struct option_spec sink_wal_options[];
+
 #endif

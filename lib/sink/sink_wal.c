@@ -25,7 +25,7 @@
 /* How long a figure that had to be read from the files is good enough. */
 #define SCAN_EVERY_NS (10 * NS_PER_S)
 
-static const struct option_spec wal_options_table[] = {
+const struct option_spec sink_wal_options[] = {
     {.name = "wal-dir",
      .type = OPTION_STRING,
      .unit = "DIR",
@@ -517,7 +517,7 @@ const struct sink_driver sink_wal = {
         "any process, of the OS and of power, as far as the disk keeps what it has flushed; "
         "does not survive the loss of the disk or the host",
     .flags = SINK_DRAINS | SINK_BACKLOG_EXACT | SINK_DURABLE_KILL,
-    .options = wal_options_table,
+    .options = sink_wal_options,
     .setup = wal_setup,
     .preflight = wal_preflight,
     .open = wal_sink_open,
