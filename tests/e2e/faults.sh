@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Oracle: the audit. Whatever part is killed, stopped or paused in the middle of the load, the load goes
+# on, and every task that was acknowledged is in the main DB once, with its own body.
+# Usage: faults.sh SCENARIO SINK
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+scenario=$1 sink=$2
+run_scenario 0 "$HERE/scenarios/$scenario.yaml" --sink "$sink"
+run=$COMPARISON/$sink/1
+expect_clean_audit "$run"
+expect_nothing_left
+expect_text "$run/manifest.json" '"complete"'
+expect_text "$run/runner.jsonl" '"ev": "fault"'
+expect_text "$run/runner.jsonl" '"ev": "recovered"'
+expect_text "$run/runner.jsonl" '"ev": "drained"'
+[ -s "$COMPARISON/compare.md" ] || die 'compare.md is missing'
+[ -s "$COMPARISON/compare.json" ] || die 'compare.json is missing'
+case $scenario in
+kill-api | kill-worker | term-worker)
+    part=${scenario#*-}
+    [ -s "$run/$part-2.jsonl" ] || die "the $part did not come back: $part-2.jsonl is missing" ;;
+esac
+acknowledged=$(figure "$run/audit.json" acknowledged)
+say "$scenario, $sink: acknowledged $acknowledged, lost 0"
+# Someone else's verdict from the files alone must be the same.
+run_sluice 0 audit "$run"
+expect_clean_audit "$run"
