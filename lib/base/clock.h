@@ -1,4 +1,5 @@
-/* clock.h: the two clocks. Intervals and deadlines use the monotonic one, records the wall clock. */
+/* clock.h: the two clocks. Intervals and deadlines use the monotonic one, records the wall clock.
+ */
 #ifndef SLUICE_BASE_CLOCK_H
 #define SLUICE_BASE_CLOCK_H
 

@@ -3,7 +3,8 @@
  * Functions that can fail return 0 (or a count) on success and a negative errno otherwise; those
  * that a user can make fail also fill a struct err with one sentence: what was wrong, where, and
  * what to do about it. A struct err belongs to its caller, usually on the stack; NULL is allowed
- * everywhere and means that the text is not wanted. Threads: a struct err has no state beyond itself.
+ * everywhere and means that the text is not wanted. Threads: a struct err has no state beyond
+ * itself.
  */
 #ifndef SLUICE_BASE_ERR_H
 #define SLUICE_BASE_ERR_H

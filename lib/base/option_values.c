@@ -45,7 +45,7 @@ static int parse_with_unit(const char *text, const struct unit *units, const cha
     const struct unit *unit = units;
     while (unit->name && strcmp(unit->name, suffix) != 0)
         unit++;
-    double number;
+    double number = 0;
     char copy[64];
     if (digits == 0 || digits >= sizeof(copy) || !unit->name)
         return err_set(err, -EINVAL, "\"%s\" is not a %s; write it like %s", text, kind, example);

@@ -125,8 +125,8 @@ static int assign_url(struct value *value, const char *text, const char *where, 
     struct buf content = {0};
     int result = file_read(text + 1, 64 * 1024, &content, err);
     if (result == 0) {
-        size_t line = strcspn(content.data ? content.data : "", "\r\n");
-        if (line == 0) {
+        size_t line = content.data ? strcspn(content.data, "\r\n") : 0;
+        if (line == 0 || !content.data) {
             result = err_set(err, -EINVAL, "%s holds no URL in its first line", text + 1);
         } else {
             content.data[line] = '\0';
@@ -451,6 +451,7 @@ const char *const *options_args(const struct options *options, size_t *count)
 
 static void json_text(struct buf *out, const struct value *value, const char *text)
 {
+    assert(text);
     if (value->spec->type != OPTION_URL) {
         buf_json_string(out, text, strlen(text));
         return;

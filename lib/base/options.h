@@ -4,15 +4,16 @@
  * SLUICE_WAL_DIR; the flag wins over the variable, the variable over the default. A bool is --name,
  * --name=yes|no, or --no-name. "--" ends the flags; other words are positional.
  *
- * Secrets: an OPTION_URL may carry a password only when it comes from the environment or from a file
+ * Secrets: an OPTION_URL may carry a password only when it comes from the environment or from a
+ * file
  * ("@/path/to/file", whose first line is the URL); one in argv is refused, since argv is public.
  *
- * Units: a duration is a number directly followed by ns, us, ms, s, m or h ("500us", "1.5s"; a bare 0
- * is allowed), kept in nanoseconds. A size is a number with B, KiB, MiB, GiB, kB, MB, GB or nothing
- * (bytes), kept in bytes.
+ * Units: a duration is a number directly followed by ns, us, ms, s, m or h ("500us", "1.5s"; a bare
+ * 0 is allowed), kept in nanoseconds. A size is a number with B, KiB, MiB, GiB, kB, MB, GB or
+ * nothing (bytes), kept in bytes.
  *
- * Ownership: tables must outlive the struct options; values belong to it. Not thread-safe while being
- * filled; read-only afterwards, then any thread may read.
+ * Ownership: tables must outlive the struct options; values belong to it. Not thread-safe while
+ * being filled; read-only afterwards, then any thread may read.
  */
 #ifndef SLUICE_BASE_OPTIONS_H
 #define SLUICE_BASE_OPTIONS_H
@@ -54,12 +55,13 @@ enum options_result { OPTIONS_OK = 0, OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };
 struct options *options_new(const char *program, const char *summary);
 void options_free(struct options *options);
 
-/* Adds a table under a heading. A name that is there already (two sinks sharing "sink-url") must have
- * the same type and default; it is kept once. */
+/* Adds a table under a heading. A name that is there already (two sinks sharing "sink-url") must
+ * have the same type and default; it is kept once. */
 void options_add(struct options *options, const char *heading, const struct option_spec *table);
 
-/* Reads environment, then argv[1..]. Returns an options_result, or -EINVAL with a sentence that names
- * the flag or variable and what it takes. On OPTIONS_HELP or OPTIONS_VERSION nothing is printed. */
+/* Reads environment, then argv[1..]. Returns an options_result, or -EINVAL with a sentence that
+ * names the flag or variable and what it takes. On OPTIONS_HELP or OPTIONS_VERSION nothing is
+ * printed. */
 int options_parse(struct options *options, int argc, char *const argv[], struct err *err);
 
 /* The usual start of a main(): parse; print help or version to stdout, or the error to stderr.
@@ -70,12 +72,13 @@ bool options_start(struct options *options, int argc, char *const argv[], int *e
 int options_set(struct options *options, const char *name, const char *text, const char *where,
                 struct err *err);
 
-/* -EINVAL when a required setting of this table has no value; says which flag and variable set it. */
+/* -EINVAL when a required setting of this table has no value; says which flag and variable set it.
+ */
 int options_require(const struct options *options, const struct option_spec *table,
                     struct err *err);
 
-/* Values. The name must be in a table and of that type (asserted). A string without a value is NULL, a
- * number without one 0. */
+/* Values. The name must be in a table and of that type (asserted). A string without a value is
+ * NULL, a number without one 0. */
 const char *options_string(const struct options *options, const char *name); /* STRING URL CHOICE */
 bool options_bool(const struct options *options, const char *name);
 int64_t options_int(const struct options *options, const char *name);

@@ -7,7 +7,8 @@
 
 enum { UUID_BYTES = 16, UUID_TEXT_BYTES = 37 /* 36 and a NUL */ };
 
-/* Takes exactly 36 characters, 8-4-4-4-12 hexadecimal, either case; any version. -EINVAL otherwise. */
+/* Takes exactly 36 characters, 8-4-4-4-12 hexadecimal, either case; any version. -EINVAL otherwise.
+ */
 int uuid_parse(const char *text, size_t len, uint8_t id[UUID_BYTES]);
 char *uuid_format(const uint8_t id[UUID_BYTES], char text[UUID_TEXT_BYTES]); /* lower case */
 

@@ -1,10 +1,10 @@
 /* metrics.h: JSON lines, one event a line: {"ts": 1767182400.000001, "ev": "durable", ...}.
  *
- * An event is built in a struct metrics_event (one a thread, reused), then written whole. Writers are
- * thread-safe; lines are gathered and reach the file by metrics_flush, at 64 KiB, or at close, always
- * at a line's end, except where the process is killed in the middle of a write: readers skip such a
- * half line and count it. Field names carry their unit. A writer without a path drops everything.
- * Errors in writing are kept: metrics_close returns the first, and log.h says it once.
+ * An event is built in a struct metrics_event (one a thread, reused), then written whole. Writers
+ * are thread-safe; lines are gathered and reach the file by metrics_flush, at 64 KiB, or at close,
+ * always at a line's end, except where the process is killed in the middle of a write: readers skip
+ * such a half line and count it. Field names carry their unit. A writer without a path drops
+ * everything. Errors in writing are kept: metrics_close returns the first, and log.h says it once.
  */
 #ifndef SLUICE_METRICS_METRICS_H
 #define SLUICE_METRICS_METRICS_H
@@ -31,7 +31,8 @@ void metrics_begin_at(struct metrics_event *event, const char *name, int64_t ts_
 void metrics_int(struct metrics_event *event, const char *field, int64_t value);
 void metrics_double(struct metrics_event *event, const char *field, double value); /* NaN: null */
 void metrics_bool(struct metrics_event *event, const char *field, bool value);
-void metrics_ms(struct metrics_event *event, const char *field, int64_t duration_ns); /* 3 decimals */
+void metrics_ms(struct metrics_event *event, const char *field,
+                int64_t duration_ns); /* 3 decimals */
 void metrics_string(struct metrics_event *event, const char *field, const char *text);
 void metrics_id(struct metrics_event *event, const char *field, const uint8_t id[UUID_BYTES]);
 void metrics_json(struct metrics_event *event, const char *field, const char *json); /* as it is */

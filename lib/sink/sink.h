@@ -2,13 +2,13 @@
  * see only this.
  *
  * A driver is one `const struct sink_driver` in a file of its own (sink_NAME.c) and one line in the
- * registry (sink.c). The caller submits one task and the driver batches, because group commit is what
- * is being compared. Completion is pushed, because an HTTP request waits for it. Outcomes are three,
- * because a loss count that guesses is worthless.
+ * registry (sink.c). The caller submits one task and the driver batches, because group commit is
+ * what is being compared. Completion is pushed, because an HTTP request waits for it. Outcomes are
+ * three, because a loss count that guesses is worthless.
  *
- * Threads: an ingest handle belongs to one event loop (one thread). A drain handle may have many lanes;
- * a lane belongs to one thread; lane functions of different lanes may run at the same time, lane_open
- * and lane_close included. A probe handle belongs to one thread.
+ * Threads: an ingest handle belongs to one event loop (one thread). A drain handle may have many
+ * lanes; a lane belongs to one thread; lane functions of different lanes may run at the same time,
+ * lane_open and lane_close included. A probe handle belongs to one thread.
  */
 #ifndef SLUICE_SINK_SINK_H
 #define SLUICE_SINK_SINK_H
@@ -46,7 +46,8 @@ enum sink_flag {
 typedef void sink_done_fn(void *arg, enum sink_outcome outcome, unsigned batch);
 
 struct sink_backlog {
-    int64_t tasks;  /* durable and not yet acknowledged by the worker, in flight included; -1 unknown */
+    int64_t
+        tasks; /* durable and not yet acknowledged by the worker, in flight included; -1 unknown */
     int64_t bytes;  /* their bodies, or what they occupy; -1 unknown */
     bool exact;     /* counted, not estimated */
     int64_t age_ns; /* how old these figures are */
@@ -62,8 +63,8 @@ struct sink_stats {
     struct sink_stat items[SINK_STATS_MAX];
 };
 
-/* One fetched batch. tasks and the bodies they point to belong to the lane and stay valid until ack,
- * release or lane_close of that lane. */
+/* One fetched batch. tasks and the bodies they point to belong to the lane and stay valid until
+ * ack, release or lane_close of that lane. */
 struct sink_batch {
     size_t count;
     const struct task *tasks;
@@ -79,15 +80,17 @@ struct sink_lane {
 };
 
 struct sink_driver {
-    const char *name;    /* --sink=NAME */
-    const char *promise; /* what DURABLE means here, one sentence: survives process / OS / disk / host */
-    unsigned flags;      /* enum sink_flag */
+    const char *name; /* --sink=NAME */
+    const char
+        *promise;   /* what DURABLE means here, one sentence: survives process / OS / disk / host */
+    unsigned flags; /* enum sink_flag */
     const struct option_spec *options; /* every setting it reads, sink_common_options apart */
 
     /* Idempotent: makes table, stream, group, queue, folder. 0 or negative errno. */
     int (*setup)(const struct options *options, struct err *err);
-    /* Reads the server's settings back. 0; -EPERM: a setting makes the comparison void (text: setting,
-     * value found, value wanted); -ENODATA: could not be read back, unverified (text says what). */
+    /* Reads the server's settings back. 0; -EPERM: a setting makes the comparison void (text:
+     * setting, value found, value wanted); -ENODATA: could not be read back, unverified (text says
+     * what). */
     int (*preflight)(const struct options *options, struct err *err);
     /* Connects nothing yet, but takes local locks. -EBUSY: another process has it. */
     int (*open)(struct sink **sink, enum sink_role role, const struct options *options,
@@ -105,22 +108,25 @@ struct sink_driver {
     int (*fd)(struct sink *sink); /* lifelong, polled for input; -1: none */
     /* Nanoseconds from now until process() must run at the latest; 0: now; -1: no need. */
     int64_t (*due_ns)(struct sink *sink);
-    /* Connects, sends what is queued, flushes, reads answers, runs done. 0; -EIO: broken for good (all
-     * pending done have run). Never blocks on a network; a disk may make it wait. */
+    /* Connects, sends what is queued, flushes, reads answers, runs done. 0; -EIO: broken for good
+     * (all pending done have run). Never blocks on a network; a disk may make it wait. */
     int (*process)(struct sink *sink);
     bool (*ready)(struct sink *sink); /* would a task be taken now? */
 
     /* Drain. A lane has at most one open batch. A task may come again: the receiver is idempotent.
-     * lane: 0..n-1, a stable name: what lane 7 held when its process died, lane 7 (or any lane of the
-     * next process) gets at once. */
+     * lane: 0..n-1, a stable name: what lane 7 held when its process died, lane 7 (or any lane of
+     * the next process) gets at once. */
     int (*lane_open)(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err);
-    /* Fills a batch: returns when it holds max tasks, or wait_ms after its first task came; waits up to
-     * wait_ms for that first one. count (> 0), 0: nothing came, -EIO/-ENOTCONN and the like: try later
-     * (the driver reconnects by itself), -ESHUTDOWN: broken for good. */
+    /* Fills a batch: returns when it holds max tasks, or wait_ms after its first task came; waits
+     * up to wait_ms for that first one. count (> 0), 0: nothing came, -EIO/-ENOTCONN and the like:
+     * try later (the driver reconnects by itself), -ESHUTDOWN: broken for good. */
     int (*fetch)(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);
-    int (*keep)(struct sink_lane *lane); /* renew lease, heartbeat; called while the main DB works */
-    int (*ack)(struct sink_lane *lane, struct sink_batch *batch);     /* ends the batch, also on error */
-    int (*release)(struct sink_lane *lane, struct sink_batch *batch); /* hand back, soon redelivered */
+    int (*keep)(
+        struct sink_lane *lane); /* renew lease, heartbeat; called while the main DB works */
+    int (*ack)(struct sink_lane *lane,
+               struct sink_batch *batch); /* ends the batch, also on error */
+    int (*release)(struct sink_lane *lane,
+                   struct sink_batch *batch);   /* hand back, soon redelivered */
     void (*lane_close)(struct sink_lane *lane); /* releases an open batch */
 };
 
@@ -134,7 +140,8 @@ const struct sink_driver *sink_find(const char *name); /* NULL when there is non
 /* Adds "sink" itself, sink_common_options and every driver's table to options. */
 void sink_add_options(struct options *options);
 
-/* The driver that --sink names, its required settings checked. -EINVAL: the text lists those there are. */
+/* The driver that --sink names, its required settings checked. -EINVAL: the text lists those there
+ * are. */
 int sink_select(const struct options *options, const struct sink_driver **driver, struct err *err);
 
 const char *sink_outcome_name(enum sink_outcome outcome); /* "durable", "refused", "unknown" */

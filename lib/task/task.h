@@ -16,12 +16,13 @@ struct task {
     size_t body_bytes;
 };
 
-/* Checks a request body: strict JSON (base/json.h), an object, "payload" present, "id" absent or one
- * canonical UUID string, neither key repeated. Fills id (a fresh UUIDv7 when absent), body and
+/* Checks a request body: strict JSON (base/json.h), an object, "payload" present, "id" absent or
+ * one canonical UUID string, neither key repeated. Fills id (a fresh UUIDv7 when absent), body and
  * body_bytes (borrowed); leaves accepted_us alone. -EINVAL and a sentence fit for the client. */
 int task_parse(const char *body, size_t body_bytes, struct task *task, struct err *err);
 
-/* The flat form, for sinks that store bytes: id (16), accepted_us (8, little-endian), body (rest). */
+/* The flat form, for sinks that store bytes: id (16), accepted_us (8, little-endian), body (rest).
+ */
 enum { TASK_HEADER_BYTES = UUID_BYTES + 8 };
 void task_encode_header(const struct task *task, uint8_t header[TASK_HEADER_BYTES]);
 /* body points into bytes. -EBADMSG when shorter than the header. */
