@@ -23,9 +23,10 @@ help: ## this list
 	@printf 'Usage: make TARGET [VARIABLE=value]\n\n'
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 	    printf '  %-10s %s\n' "$$target" "$$text"; done
-	@printf '\nVariables: JOBS=%s WERROR=OFF|ON\n' '$(JOBS)'
+	@printf '\nVariables: JOBS=%s WERROR=OFF|ON; for compare: SCENARIO=quick REPEAT=1\n' '$(JOBS)'
+	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"; for contract: SINK=wal\n'
 
-compare: build ## run a scenario against every sink, write compare.md; SCENARIO=quick REPEAT=1 SINKS="wal direct" SET="load.rps=200"
+compare: build ## run a scenario against every sink there is, and write compare.md
 	@$(DEPS) run
 	@$(BUILD)/bin/sluice run scenarios/$(SCENARIO).yaml --repeat $(REPEAT) \
 	    $(foreach sink,$(SINKS),--sink $(sink)) $(foreach pair,$(SET),--set $(pair))
