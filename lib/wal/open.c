@@ -129,7 +129,8 @@ static int copy_tail(struct wal *wal, const struct wal_found *found, struct wal_
     batch.flags = WAL_BATCH_COPY;
     result = wal_write_batch(wal, &batch, body);
     if (result < 0) {
-        wal_fail(err, result, "%s", wal->problem.text);
+        wal_fail(err, result, "%s: cannot make the last records durable: %s", wal->dir,
+                 wal->failed != 0 ? wal->problem.text : strerror(-result));
     }
 
 out:
