@@ -359,7 +359,8 @@ int wal_recover(const struct wal_vfs *vfs, const char *dir, const struct wal_sha
     for (size_t i = 0; i < numbers.count; i++) {
         struct wal_segment_info *info = &found->segments[found->count++];
         info->number = numbers.list[i];
-        if (found->has_cursor && info->number < found->cursor.number) {
+        if (found->has_cursor && info->number < found->cursor.number &&
+            found->cursor.number <= numbers.list[numbers.count - 1]) {
             /* All done: neither worth reading nor, if it is damaged, worth refusing. */
             info->last_lsn = found->cursor.lsn;
             info->size = segment_size(&recovery, info->number);
