@@ -245,7 +245,7 @@ static int posix_boot_id(const struct wal_vfs *vfs, unsigned char id[16])
         const char *digit = strchr(hex, *at);
         if (digit != NULL) {
             unsigned value = (unsigned)(digit - hex);
-            id[digits / 2] = (unsigned char)(id[digits / 2] << 4 | value);
+            id[digits / 2] = (unsigned char)((unsigned)id[digits / 2] << 4 | value);
             digits++;
         }
     }

@@ -623,7 +623,9 @@ static void cut_file(struct sim *sim, struct sim_file *file)
     if (file->size < file->capacity) {
         memset(file->disk + file->size, 0, file->capacity - file->size);
     }
-    memcpy(file->cache, file->disk, file->capacity);
+    if (file->capacity > 0) {
+        memcpy(file->cache, file->disk, file->capacity);
+    }
     for (size_t i = 0; i < file->memory_size; i++) {
         file->memory[i] = (unsigned char)sim_random(sim, 256);
     }
@@ -674,7 +676,9 @@ void sim_cut(struct sim *sim, const char *name, size_t size)
     struct sim_file *file = sim_find(sim, name);
     assert(file != NULL);
     set_size(file, size);
-    memcpy(file->disk, file->cache, file->capacity);
+    if (file->capacity > 0) {
+        memcpy(file->disk, file->cache, file->capacity);
+    }
     file->disk_size = size;
 }
 
@@ -696,8 +700,10 @@ void sim_copy_file(struct sim *sim, const char *from, const char *to)
     struct sim_file *target = &sim->files[file];
     target->used = true;
     set_size(target, source->size);
-    memcpy(target->cache, source->cache, source->size);
-    memcpy(target->disk, source->cache, source->size);
+    if (source->size > 0) {
+        memcpy(target->cache, source->cache, source->size);
+        memcpy(target->disk, source->cache, source->size);
+    }
     target->disk_size = target->size;
     name_set(sim->names, to, file);
     name_set(sim->disk_names, to, file);

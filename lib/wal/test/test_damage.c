@@ -94,7 +94,8 @@ static void any_flipped_bit_is_found(void **state)
         bench_fill(bench, 1, 3, 100);
         bench_kill(bench);
         const char *name = bench_segment(bench, 1);
-        unsigned char value = sim_find(bench->sim, name)->cache[AT(1) + byte] ^ (1u << byte % 8);
+        unsigned char value = sim_find(bench->sim, name)->cache[AT(1) + byte];
+        value = (unsigned char)(value ^ 1u << byte % 8);
         sim_poke(bench->sim, name, AT(1) + byte, &value, 1);
         bench_power_cut(bench);
         bench_refused(bench, "00000000000000000001.seg at 4096");
