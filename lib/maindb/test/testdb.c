@@ -93,7 +93,8 @@ void testdb_close(struct testdb *db)
     free(db->url);
 }
 
-static PGresult *query(struct testdb *db, const char *format, va_list args)
+static PGresult *__attribute__((format(printf, 2, 0)))
+query(struct testdb *db, const char *format, va_list args)
 {
     struct buf sql = {0};
     buf_vprintf(&sql, format, args);

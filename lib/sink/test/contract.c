@@ -77,7 +77,8 @@ static unsigned abilities(void)
     return able;
 }
 
-static void say(const char *what, const char *name, const char *format, va_list args)
+static void __attribute__((format(printf, 3, 0)))
+say(const char *what, const char *name, const char *format, va_list args)
 {
     struct buf text = {0};
     buf_printf(&text, "%-9s%s: %s", what, contract.driver->name, name);
@@ -91,7 +92,8 @@ static void say(const char *what, const char *name, const char *format, va_list 
     buf_free(&text);
 }
 
-static void say_simply(const char *what, const char *name, const char *format, ...)
+static void __attribute__((format(printf, 3, 4)))
+say_simply(const char *what, const char *name, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

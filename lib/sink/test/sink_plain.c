@@ -254,7 +254,9 @@ static int plain_process(struct sink *sink)
         pending.done(pending.arg, plain->broken ? SINK_UNKNOWN : SINK_DURABLE, (unsigned)count);
     }
     plain->pending_count -= count;
-    memmove(plain->pending, plain->pending + count, plain->pending_count * sizeof(*plain->pending));
+    for (size_t i = 0; i < plain->pending_count; i++) {
+        plain->pending[i] = plain->pending[count + i];
+    }
     return plain->broken ? -EIO : 0;
 }
 
