@@ -455,7 +455,8 @@ static int look(struct wal_sink *sink, struct wal_probe_stats *stats, int64_t *a
     struct wal_err wal_err;
     int64_t now_ns = clock_mono_ns();
     *age_ns = 0;
-    if (sink->scanned_ns != 0 && now_ns - sink->scanned_ns < SCAN_EVERY_NS) {
+    if (sink->scanned_ns != 0 && now_ns - sink->scanned_ns < SCAN_EVERY_NS &&
+        !wal_probe_cheap(sink->probe)) {
         *stats = sink->scanned;
         *age_ns = now_ns - sink->scanned_ns;
         return 0;

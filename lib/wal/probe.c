@@ -87,11 +87,12 @@ static void look(const struct wal_shared *shared, struct wal_probe_stats *stats)
     stats->failed = (int)atomic_load(&shared->failed);
 }
 
-int wal_probe_read(struct wal_probe *probe, struct wal_probe_stats *stats, struct wal_err *err)
+/* Maps the shared file if there is one; *current: a writer keeps it up to date (this boot's). */
+static int attach(struct wal_probe *probe, bool *current, struct wal_err *err)
 {
     struct wal_file_status status;
     unsigned char boot_id[16];
-    memset(stats, 0, sizeof *stats);
+    *current = false;
     if (probe->shared != NULL &&
         (probe->vfs->status(probe->vfs, probe->shared_file, &status) < 0 || status.links == 0)) {
         unmap(probe); /* the folder has been replaced */
@@ -107,7 +108,25 @@ int wal_probe_read(struct wal_probe *probe, struct wal_probe_stats *stats, struc
     if (result < 0) {
         return wal_fail(err, result, "Cannot read the boot's id: %s", strerror(-result));
     }
-    if (probe->shared == NULL || !wal_shared_current(probe->shared, boot_id)) {
+    *current = probe->shared != NULL && wal_shared_current(probe->shared, boot_id);
+    return 0;
+}
+
+bool wal_probe_cheap(struct wal_probe *probe)
+{
+    bool current;
+    return attach(probe, &current, NULL) < 0 || current;
+}
+
+int wal_probe_read(struct wal_probe *probe, struct wal_probe_stats *stats, struct wal_err *err)
+{
+    bool current;
+    memset(stats, 0, sizeof *stats);
+    int result = attach(probe, &current, err);
+    if (result < 0) {
+        return result;
+    }
+    if (!current) {
         return scan(probe, stats, err);
     }
     look(probe->shared, stats);

@@ -30,6 +30,10 @@ int wal_probe_open(const char *dir, const struct wal_vfs *vfs, struct wal_probe 
 /* Cheap while a writer has published since the boot; else it reads all that the reader is not done
  * with. -ENOENT: there is no log yet; -EBADMSG as wal_open says; what the file system said. */
 int wal_probe_read(struct wal_probe *probe, struct wal_probe_stats *stats, struct wal_err *err);
+
+/* Would wal_probe_read answer without reading the log? True when the shared figures are current,
+ * and when it would fail; false when it would have to scan the segments. */
+bool wal_probe_cheap(struct wal_probe *probe);
 void wal_probe_close(struct wal_probe *probe);
 
 #endif

@@ -16,6 +16,11 @@ expect_text "$run/runner.jsonl" '"ev": "recovered"'
 expect_text "$run/runner.jsonl" '"ev": "drained"'
 [ -s "$COMPARISON/compare.md" ] || die 'compare.md is missing'
 [ -s "$COMPARISON/compare.json" ] || die 'compare.json is missing'
+# The sampler saw the sink from outside, through its own handle.
+case $scenario in
+*-worker) grep -qE '"ev": "backlog", "tasks": [1-9]' "$run/sampler.jsonl" ||
+    die 'no sample shows a backlog, though the worker was away' ;;
+esac
 case $scenario in
 kill-api | kill-worker | term-worker)
     part=${scenario#*-}
