@@ -9,8 +9,9 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 WORK=$(mktemp -d -p /var/tmp sluice-test-XXXXXX)
 chmod 755 "$WORK"
 mkdir "$WORK/state" && chmod 755 "$WORK/state"
-# Every process that a test starts inherits this, so that what is left over can be found by it.
-export SLUICE_TEST_MARK="sluice-test-$$-$RANDOM$RANDOM"
+# Every process that a test starts inherits this (the runner passes no SLUICE_
+# variables on), so that what is left over can be found by it.
+export MARK_OF_THIS_TEST="sluice-test-$$-$RANDOM$RANDOM"
 
 say() { printf '%s\n' "$*"; }
 
@@ -26,7 +27,7 @@ marked() {
     for dir in /proc/[0-9]*; do
         pid=${dir#/proc/}
         [ "$pid" = "$$" ] || [ "$pid" = "$BASHPID" ] && continue
-        if tr '\0' '\n' 2>/dev/null <"$dir/environ" | grep -qxF "SLUICE_TEST_MARK=$SLUICE_TEST_MARK"; then
+        if tr '\0' '\n' 2>/dev/null <"$dir/environ" | grep -qxF "MARK_OF_THIS_TEST=$MARK_OF_THIS_TEST"; then
             case "$(tr '\0' ' ' 2>/dev/null <"$dir/cmdline")" in
             *sluice* | *postgres*) printf '%s\n' "$pid" ;;
             esac

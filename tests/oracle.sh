@@ -17,7 +17,7 @@ other-id) kind=unexpected ;;
 refused-stored) kind=refused_stored ;;
 *) die "unknown fault $fault" ;;
 esac
-SLUICE_BREAK=$fault run_scenario "$wanted" "$scenario" --sink wal --daemons "$SLUICE_BIN/broken"
+FAULT_ON_PURPOSE=$fault run_scenario "$wanted" "$scenario" --sink wal --daemons "$SLUICE_BIN/broken"
 run=$COMPARISON/wal/1
 expect_nothing_left
 if [ "$fault" = none ]; then

@@ -1,7 +1,7 @@
 /* broken.c: drivers that are wrong on purpose, so that the audit can show that it notices.
  *
  * A decorator around each real driver, linked instead of the registry into sluice-api and
- * sluice-worker of the folder broken/. SLUICE_BREAK chooses the fault; without it, or with "none",
+ * sluice-worker of the folder broken/. FAULT_ON_PURPOSE chooses the fault; without it, or with "none",
  * the decorator changes nothing (the control of the experiment). Never installed.
  */
 #include <errno.h>
@@ -75,13 +75,13 @@ struct broken_lane {
 
 static enum fault chosen_fault(void)
 {
-    const char *name = getenv("SLUICE_BREAK");
+    const char *name = getenv("FAULT_ON_PURPOSE");
     if (!name || !*name)
         return FAULT_NONE;
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
         if (strcmp(faults[i].name, name) == 0)
             return faults[i].fault;
-    log_error("SLUICE_BREAK=%s is not a fault that is known here", name);
+    log_error("FAULT_ON_PURPOSE=%s is not a fault that is known here", name);
     exit(2);
 }
 
