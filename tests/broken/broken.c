@@ -1,8 +1,8 @@
 /* broken.c: drivers that are wrong on purpose, so that the audit can show that it notices.
  *
  * A decorator around each real driver, linked instead of the registry into sluice-api and
- * sluice-worker of the folder broken/. FAULT_ON_PURPOSE chooses the fault; without it, or with "none",
- * the decorator changes nothing (the control of the experiment). Never installed.
+ * sluice-worker of the folder broken/. FAULT_ON_PURPOSE chooses the fault; without it, or with
+ * "none", the decorator changes nothing (the control of the experiment). Never installed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -197,7 +197,8 @@ static int broken_submit(struct sink *sink, const struct task *task, sink_done_f
 {
     struct broken_sink *broken = of(sink);
     broken->submitted++;
-    if (broken->fault == FAULT_EARLY_ACK)
+    if (broken->fault == FAULT_EARLY_ACK &&
+        broken->submitted > EVERY) /* the runner's probe passes */
         return hold_back(broken, task, done, arg);
     if (broken->fault == FAULT_REFUSED_STORED && broken->submitted % EVERY == 0) {
         struct told_refused *told = xmalloc(sizeof(*told));
@@ -327,7 +328,8 @@ static int broken_fetch(struct sink_lane *lane, unsigned max, int wait_ms, struc
 {
     struct broken_lane *broken = lane_of(lane);
     const struct sink_driver *real = broken->sink->real;
-    int result = real->fetch(broken->inner, max, wait_ms, &broken->real);
+    bool adds_one = broken->sink->fault == FAULT_OTHER_ID && max > 1;
+    int result = real->fetch(broken->inner, adds_one ? max - 1 : max, wait_ms, &broken->real);
     if (result <= 0)
         return result;
     falsify(broken, batch);
