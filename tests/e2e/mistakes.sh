@@ -29,7 +29,7 @@ run_sluice 2 run "$WORK/absent.yaml"
 expect_text "$WORK/out" 'absent.yaml'
 run_sluice 2 run "$HERE/scenarios/short.yaml" --no-such-flag
 run_sluice 2 frobnicate
-run_sluice 2 audit "$WORK"
+run_sluice 3 audit "$WORK"
 run_sluice 0 --help
 run_sluice 0 --version
 run_sluice 0 sinks
