@@ -194,8 +194,9 @@ int wal_write_batch(struct wal *wal, struct wal_batch_header *batch, unsigned ch
 int wal_break(struct wal *wal, int code, const char *what, uint64_t number);
 
 /* prepare.c */
-/* Finishes the next segment now. 0, -ENOSPC, -EDQUOT, others: could not, but the log goes on. */
-int wal_prepare_hurry(struct wal *wal);
+/* Finishes the next segment now; all zero, or only with its room reserved where that is enough.
+ * 0, -ENOSPC, -EDQUOT, others: could not, but the log goes on. */
+int wal_prepare_hurry(struct wal *wal, bool fill);
 /* Makes the prepared segment the current one. The old one is sealed. */
 void wal_switch(struct wal *wal);
 /* Adopts what recovery found as old segments, removes leftovers. */

@@ -155,7 +155,7 @@ static int start_segment(struct wal *wal, const struct wal_found *found, struct 
     if (found->base_lsn > wal->base_lsn) {
         wal->base_lsn = found->base_lsn;
     }
-    int result = wal_prepare_hurry(wal);
+    int result = wal_prepare_hurry(wal, true);
     bool room = result == 0;
     if (!room && result != -ENOSPC && result != -EDQUOT) {
         return wal_fail(err, result, "%s", wal->problem.text);

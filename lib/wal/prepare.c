@@ -406,7 +406,7 @@ int64_t wal_prepare_due_ns(const struct wal *wal)
     return due_ns < -1 ? 0 : due_ns;
 }
 
-int wal_prepare_hurry(struct wal *wal)
+int wal_prepare_hurry(struct wal *wal, bool fill)
 {
     if (wal->failed != 0) {
         return -EIO;
@@ -424,7 +424,7 @@ int wal_prepare_hurry(struct wal *wal)
         }
     }
     while (wal->spare.state != WAL_SPARE_READY) {
-        if (wal->spare.state == WAL_SPARE_FILL && wal->spare.allocated) {
+        if (!fill && wal->spare.state == WAL_SPARE_FILL && wal->spare.allocated) {
             /* Room is reserved: the rest of the zeros would only have saved metadata. */
             wal->spare.state = WAL_SPARE_HEADER;
         }

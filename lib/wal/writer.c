@@ -183,7 +183,7 @@ int wal_flush(struct wal *wal, uint64_t *durable_lsn)
     }
     uint32_t count = gather(wal, room_in_segment(wal), &body_bytes);
     if (count == 0) {
-        result = wal_prepare_hurry(wal);
+        result = wal_prepare_hurry(wal, false);
         if (result < 0) {
             queue_drop(wal);
             goto out;

@@ -219,6 +219,74 @@ static void a_batch_mixed_from_two_attempts(void **state)
     bench_free(refused);
 }
 
+static void put_batch(struct bench *bench, const struct wal_batch_header *batch, size_t at)
+{
+    const char *name = bench_segment(bench, 1);
+    struct wal_segment_header segment;
+    struct wal_batch_header copy = *batch;
+    unsigned char bytes[WAL_BATCH_HEADER_BYTES + WAL_RECORD_HEADER_BYTES] = {0};
+    struct sim_file *file = sim_find(bench->sim, name);
+    assert_int_equal(wal_segment_header_decode(&segment, file->cache), 0);
+    wal_record_header_encode(bytes + WAL_BATCH_HEADER_BYTES, 0);
+    copy.body_checksum =
+        wal_body_seal(bytes + WAL_BATCH_HEADER_BYTES, 1, batch->first_lsn, segment.salt);
+    wal_batch_header_encode(&copy, segment.salt, at, bytes);
+    sim_poke(bench->sim, name, at, bytes, sizeof bytes);
+}
+
+/* All checksums fit, the numbers don't: no crash makes this. */
+static void a_batch_out_of_order(void **state)
+{
+    (void)state;
+    const struct wal_batch_header batches[] = {
+        {.record_count = 1, .body_bytes = 16, .first_lsn = 4, .durable_lsn = 2},
+        {.record_count = 1, .body_bytes = 16, .first_lsn = 3, .durable_lsn = 1},
+        {.record_count = 1, .body_bytes = 16, .first_lsn = 2, .durable_lsn = 1},
+        {.record_count = 1, .body_bytes = 16, .first_lsn = 3, .durable_lsn = 2, .flags = 1},
+    };
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        struct bench *bench = bench_new(131);
+        bench_open(bench);
+        bench_fill(bench, 1, 2, 100);
+        bench_power_cut(bench);
+        put_batch(bench, &batches[i], AT(3));
+        bench_refused(bench, "at 5120: a batch that belongs elsewhere");
+        bench_free(bench);
+    }
+}
+
+/* What may be asked of memory is known from the header alone. */
+static void the_bounds_of_a_batch(void **state)
+{
+    (void)state;
+    const struct wal_segment_header segment = {
+        .segment_bytes = 65536, .block_bytes = 512, .batch_limit = 8192, .salt = 5};
+    const struct {
+        uint64_t offset;
+        struct wal_batch_header batch;
+        enum wal_place place;
+    } cases[] = {
+        {4096, {1, 8128, 0, 1, 0, 0, 0}, WAL_PLACE_VALID},
+        {4096, {1, 8129, 0, 1, 0, 0, 0}, WAL_PLACE_HEADER},     /* over the limit */
+        {65536 - 80, {1, 16, 0, 1, 0, 0, 0}, WAL_PLACE_VALID},  /* to the last byte */
+        {65536 - 79, {1, 16, 0, 1, 0, 0, 0}, WAL_PLACE_HEADER}, /* past the end */
+        {4096, {2, 31, 0, 1, 0, 0, 0}, WAL_PLACE_HEADER},       /* more than fit */
+        {4096, {0, 16, 0, 1, 0, 0, 0}, WAL_PLACE_HEADER},       /* none */
+        {4096, {UINT32_MAX, UINT32_MAX, 0, 1, 0, 0, 0}, WAL_PLACE_HEADER},
+        {4096, {1, 16, 0, 5, 5, 0, 0}, WAL_PLACE_HEADER}, /* durable before itself */
+        {4096, {1, 16, 0, 0, 0, 0, 0}, WAL_PLACE_HEADER}, /* number 0 */
+        {4096, {1, 16, 0, INT64_MAX, 0, 0, 0}, WAL_PLACE_VALID},
+        {4096, {2, 32, 0, INT64_MAX, 0, 0, 0}, WAL_PLACE_HEADER}, /* past the last number */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned char bytes[WAL_BATCH_HEADER_BYTES];
+        struct wal_batch_header batch;
+        wal_batch_header_encode(&cases[i].batch, segment.salt, cases[i].offset, bytes);
+        assert_int_equal(wal_batch_header_decode(&batch, &segment, cases[i].offset, bytes),
+                         cases[i].place);
+    }
+}
+
 static void stale_bytes_of_a_recycled_segment(void **state)
 {
     (void)state;
@@ -455,6 +523,8 @@ int main(void)
         cmocka_unit_test(a_length_that_lies),
         cmocka_unit_test(a_batch_that_lies),
         cmocka_unit_test(a_batch_mixed_from_two_attempts),
+        cmocka_unit_test(a_batch_out_of_order),
+        cmocka_unit_test(the_bounds_of_a_batch),
         cmocka_unit_test(stale_bytes_of_a_recycled_segment),
         cmocka_unit_test(a_batch_copied_to_another_place),
         cmocka_unit_test(a_missing_segment),

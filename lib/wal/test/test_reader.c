@@ -199,6 +199,66 @@ static void nothing_is_removed_before_the_cursor_is_on_disk(void **state)
     }
 }
 
+/* A new reader takes over what its dead predecessor had written and not flushed; power is lost in
+ * the middle of that. What the predecessor had flushed must not be lost with it. */
+static void taking_over_a_cursor_that_is_not_on_disk(void **state)
+{
+    (void)state;
+    bool dead = true;
+    for (unsigned at = 1; dead; at++) {
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            struct bench *bench = with_records(1000 + seed, 80);
+            struct wal_record record;
+            read_to(bench, 1, 60);
+            assert_int_equal(wal_reader_done(bench->reader, 1, 40), 0); /* flushed */
+            bench_close_reader(bench);
+            bench->reader_options.cursor_sync_ns = INT64_MAX / 4;
+            bench_open_reader(bench);
+            read_to(bench, 41, 60);
+            assert_int_equal(wal_reader_done(bench->reader, 41, 60), 0);
+            bench->sim->dead = true;
+            bench_close_reader(bench);
+            bench->sim->dead = false;
+            bench->sim->cut_after = at;
+            if (wal_reader_open(DIR_NAME, &bench->reader_options, &bench->reader, &bench->err) ==
+                0) {
+                wal_reader_next(bench->reader, &record);
+            } else {
+                bench->reader = NULL;
+            }
+            dead = bench->sim->dead;
+            bench_power_cut(bench);
+            bench_open(bench);
+            bench_open_reader(bench);
+            assert_int_equal(wal_reader_next(bench->reader, &record), 1);
+            assert_true(record.lsn == 41 || record.lsn == 61);
+            bench_free(bench);
+        }
+    }
+}
+
+static void numbers_go_on_when_nothing_is_left(void **state)
+{
+    (void)state;
+    struct bench *bench = with_records(30, 5);
+    struct wal_record record;
+    struct wal_stats stats;
+    read_to(bench, 1, 5);
+    assert_int_equal(wal_reader_done(bench->reader, 1, 5), 0);
+    bench_kill(bench);
+    bench_open(bench);
+    bench_open_reader(bench);
+    assert_int_equal(wal_reader_next(bench->reader, &record), 0);
+    bench_prepare(bench);
+    assert_null(sim_find(bench->sim, bench_segment(bench, 1)));
+    bench_power_cut(bench);
+    sim_remove(bench->sim, "cursor");
+    bench_open(bench);
+    wal_stats(bench->wal, &stats);
+    assert_int_equal(stats.next_lsn, 6);
+    bench_free(bench);
+}
+
 static void a_cursor_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -491,6 +551,8 @@ int main(void)
         cmocka_unit_test(ranges_that_are_not_out_are_left_alone),
         cmocka_unit_test(the_cursor_is_flushed_as_often_as_told),
         cmocka_unit_test(nothing_is_removed_before_the_cursor_is_on_disk),
+        cmocka_unit_test(taking_over_a_cursor_that_is_not_on_disk),
+        cmocka_unit_test(numbers_go_on_when_nothing_is_left),
         cmocka_unit_test(a_cursor_that_cannot_be_written),
         cmocka_unit_test(one_bad_cursor_slot_falls_back_to_the_other),
         cmocka_unit_test(a_bad_cursor_replays_the_oldest),
