@@ -347,7 +347,6 @@ static void run(struct attack *a)
 
         if (woken || (!a->result->interrupted && stop_wanted(a)))
             interrupt(a);
-        woken = false;
         deadline_ns = take_due(a);
         dial_for_line(a);
         now_ns = clock_mono_ns();

@@ -170,12 +170,13 @@ static void poll_output(struct client *client, struct connection *c, bool output
 {
     struct epoll_event event = {.events = EPOLLIN | (output ? (uint32_t)EPOLLOUT : 0),
                                 .data.ptr = c};
+    int rc;
 
     if (c->polls_output == output)
         return;
     c->polls_output = output;
-    if (epoll_ctl(client->epoll_fd, EPOLL_CTL_MOD, c->fd, &event) < 0)
-        assert(!"epoll_ctl on a descriptor of our own");
+    rc = epoll_ctl(client->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+    assert(rc == 0); // a descriptor of our own, in the set
 }
 
 /* Errors that come from this machine's limits, not from the peer or the way to it. */
@@ -397,6 +398,7 @@ static void handle_event(struct client *client, struct connection *c, uint32_t e
 static void arm(struct client *client, int64_t wake_ns)
 {
     struct itimerspec spec = {0};
+    int rc;
 
     if (client->armed_ns == wake_ns)
         return;
@@ -405,8 +407,8 @@ static void arm(struct client *client, int64_t wake_ns)
         spec.it_value.tv_sec = wake_ns / NS_PER_S;
         spec.it_value.tv_nsec = wake_ns % NS_PER_S;
     }
-    if (timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) < 0)
-        assert(!"timerfd_settime with a valid time");
+    rc = timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+    assert(rc == 0); // a valid time
 }
 
 bool client_wait(struct client *client, int64_t deadline_ns, int events_max)

@@ -166,7 +166,7 @@ static void advance_phases(struct recorder *r, int64_t now_ns, bool last)
         struct phase_stats *stats = &r->phases[i];
         bool over = now_ns >= phase->end_ns;
 
-        if (!stats->begun && now_ns >= phase->begin_ns && (!last || over || stats->settled > 0)) {
+        if (!stats->begun && now_ns >= phase->begin_ns) {
             stats->begun = true;
             write_phase(r, phase, "begin", phase->begin_ns);
         }

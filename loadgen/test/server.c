@@ -25,6 +25,7 @@ struct connection {
 struct server {
     server_script *script;
     void *arg;
+    pthread_mutex_t listening; /* for the accepter's start and end, which any thread may ask for */
     pthread_t accepter;
     bool accepting;
     int listen_fd;
@@ -59,7 +60,7 @@ static int listen_on(int port, int *bound_port)
 static bool read_request(int fd, struct buf *in, struct buf *request)
 {
     for (;;) {
-        char bytes[4096];
+        char bytes[64 * 1024];
         const char *head_end = in->len ? memmem(in->data, in->len, "\r\n\r\n", 4) : NULL;
         ssize_t n;
 
@@ -159,6 +160,7 @@ struct server *server_start(server_script *script, void *arg)
 
     server->script = script;
     server->arg = arg;
+    pthread_mutex_init(&server->listening, NULL);
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->changed, NULL);
     server->listen_fd = listen_on(0, &server->port);
@@ -177,7 +179,9 @@ void server_close_others(struct server *server, int but)
 
 void server_vanish(struct server *server, int but)
 {
+    pthread_mutex_lock(&server->listening);
     accept_stop(server);
+    pthread_mutex_unlock(&server->listening);
     server_close_others(server, but);
 }
 
@@ -185,8 +189,10 @@ void server_return(struct server *server)
 {
     int port;
 
+    pthread_mutex_lock(&server->listening);
     server->listen_fd = listen_on(server->port, &port);
     accept_start(server);
+    pthread_mutex_unlock(&server->listening);
 }
 
 void server_stop(struct server *server)
@@ -200,6 +206,7 @@ void server_stop(struct server *server)
         pthread_join(server->connections[i].thread, NULL);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
+    pthread_mutex_destroy(&server->listening);
     free(server);
 }
 

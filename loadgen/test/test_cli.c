@@ -93,10 +93,19 @@ static int run(struct fixture *f, const char *const *arguments)
 
 #define RUN(f, ...) run(f, (const char *const[]){__VA_ARGS__, NULL})
 
+/* The FILE of "--option=FILE". */
+static const char *file_of(const char *option)
+{
+    const char *equals = strchr(option, '=');
+
+    assert_non_null(equals);
+    return equals + 1;
+}
+
 static char *read_text(struct fixture *f, const char *option)
 {
     buf_clear(&f->text);
-    assert_int_equal(file_read(strchr(option, '=') + 1, 1 << 20, &f->text, NULL), 0);
+    assert_int_equal(file_read(file_of(option), 1 << 20, &f->text, NULL), 0);
     return f->text.data;
 }
 
@@ -141,7 +150,7 @@ static void signals(void **state)
         assert_int_equal(finish(f, pid), cases[i].status);
         assert_non_null(strstr(read_text(f, f->metrics), cases[i].why));
         assert_non_null(strstr(read_text(f, f->ledger), "\n#end rows="));
-        unlink(strchr(f->ledger, '=') + 1);
+        unlink(file_of(f->ledger));
     }
 }
 
@@ -153,7 +162,7 @@ static void nobody_listens(void **state)
     f->server = NULL;
     assert_int_equal(RUN(f, f->target, f->ledger, f->metrics), 3);
     assert_non_null(strstr(f->text.data, "cannot connect to 127.0.0.1:"));
-    assert_int_equal(access(strchr(f->ledger, '=') + 1, F_OK), -1); // nothing was sent
+    assert_int_equal(access(file_of(f->ledger), F_OK), -1); // nothing was sent
     assert_non_null(strstr(read_text(f, f->metrics), "\"complete\": false"));
     assert_int_equal(RUN(f, f->target, "--max"), 3);
 }
@@ -206,14 +215,16 @@ static void mistakes(void **state)
 static void starts_at(void **state)
 {
     struct fixture *f = *state;
-    int64_t start_us = clock_wall_us() + 400000;
+    int64_t start_us = clock_wall_us() + US_PER_S;
     long long due_us, sent_us;
+    const char *first_row;
     char option[64];
 
     snprintf(option, sizeof(option), "--start-at=%lld", (long long)start_us);
     assert_int_equal(RUN(f, f->target, option, "--rps=10", "--phase=a:100ms:1", f->ledger), 0);
-    assert_int_equal(
-        sscanf(strchr(read_text(f, f->ledger), '\n') + 1, "%*s %lld %lld", &due_us, &sent_us), 2);
+    first_row = strchr(read_text(f, f->ledger), '\n');
+    assert_non_null(first_row);
+    assert_int_equal(sscanf(first_row, "%*s %lld %lld", &due_us, &sent_us), 2);
     assert_int_equal(due_us, start_us);
     assert_true(sent_us >= due_us);
 }

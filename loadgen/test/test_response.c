@@ -134,6 +134,8 @@ static void invalid(void **state)
         "HTTP/1.1 202 A\x01\r\n\r\n",
         "HTTP/1.1 202 A\nContent-Length: 0\n\n",
         "HTTP/1.1 202 A\r\nContent-Length: 0\n\r\n",
+        "HTTP/1.1 202 AB\nContent-Length: 00\r\n\r\n",
+        "HTTP/1.1 202 A\r\nContent-Length: 00\n\r\n",
         "HTTP/1.1 202 A\r\nContent-Length : 0\r\n\r\n",
         "HTTP/1.1 202 A\r\n Content-Length: 0\r\n\r\n",
         "HTTP/1.1 202 A\r\nX: a\r\n b\r\n\r\n",
