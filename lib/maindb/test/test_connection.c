@@ -341,9 +341,17 @@ static void sessions_are_durable_and_checked(void **state)
     committer_start(&committer, &plain_wait);
     pthread_join(committer.thread, NULL);
     assert_int_equal(committer.rc, 0);
+    /* And when it goes row by row. */
+    testdb_run(&db, "ALTER TABLE task ADD CHECK (body <> 'bad')");
+    const struct task tasks[] = {{.id = {2}, .body = "bad", .body_bytes = 3},
+                                 {.id = {3}, .body = "good", .body_bytes = 4}};
+    assert_int_equal(maindb_commit(committer.main, tasks, 2, &plain_wait, &committer.result, NULL),
+                     0);
+    assert_int_equal(committer.result.dead, 1);
     maindb_close(committer.main);
-    char *seen = testdb_text(&db, "SELECT string_agg(name || '=' || value, ' ' ORDER BY name) "
-                                  "FROM seen");
+    char *seen = testdb_text(
+        &db, "SELECT string_agg(DISTINCT name || '=' || value, ' ' ORDER BY name || '=' || value) "
+             "FROM seen");
     assert_string_equal(seen, "client_connection_check_interval=500 synchronous_commit=on "
                               "transaction_isolation=read committed");
     free(seen);
