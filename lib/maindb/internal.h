@@ -7,8 +7,9 @@
 #include "maindb/rows.h"
 
 #define MAINDB_SHORT_NS (15 * NS_PER_S) /* for statements that have no rows to wait for */
-#define MAINDB_ANSWER_NS                                                                           \
-    (600 * NS_PER_S) /* longest wait for one answer, unless the caller says less */
+/* Longest wait for one answer, unless the caller says less: a large batch may well take minutes,
+ * and a peer that is gone is noticed by keepalives far sooner. */
+#define MAINDB_ANSWER_NS (3600 * NS_PER_S)
 
 struct maindb {
     struct pg_target *target;

@@ -37,7 +37,7 @@ struct maindb_wait {
     int64_t keep_every_ns;
     int cancel_fd; /* readable: cancel the statement in the server and return -ECANCELED; -1: none
                     */
-    int64_t deadline_ns; /* longest wait for one answer, then -EAGAIN; 0: 10 minutes */
+    int64_t deadline_ns; /* longest wait for one answer, then -EAGAIN; 0: 1 hour */
 };
 
 /* What a failed statement means (DESIGN: SQLSTATE policy). */

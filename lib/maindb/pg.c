@@ -35,7 +35,7 @@ static const char session_sql[] =
     "('synchronous_commit', 'on'), "
     "('client_connection_check_interval', '500ms'), "
     "('idle_in_transaction_session_timeout', '60s'), "
-    "('statement_timeout', '660s'), "
+    "('statement_timeout', '3660s'), "
     "('client_min_messages', 'warning')) AS w (name, value) JOIN pg_settings AS s USING (name) "
     "WHERE NOT (s.name = 'synchronous_commit' AND s.setting = 'remote_apply')";
 
