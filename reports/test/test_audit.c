@@ -276,6 +276,27 @@ static void test_void(void **state)
     check("/nonexistent/run", AUDIT_VOID, "/nonexistent/run");
 }
 
+/* Cut at the end of a line, where nothing else gives it away. */
+static void test_cut_between_rows(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"ledger.tsv", "ledger-probe.tsv", "main.tsv"};
+    for (size_t i = 0; i < 3; i++) {
+        char *dir = good_run(false);
+        char *text = rundir_read(dir, tables[i]);
+        for (char *end = text; (end = strchr(end, '\n')); end++) {
+            if (end[1] == '\0')
+                break;
+            rundir_write(dir, tables[i], text, (size_t)(end + 1 - text));
+            char *wanted = xasprintf("%s was cut short", tables[i]);
+            check(dir, AUDIT_VOID, wanted);
+            free(wanted);
+        }
+        free(text);
+        rundir_remove(dir);
+    }
+}
+
 static void test_not_drained(void **state)
 {
     (void)state;
@@ -342,9 +363,13 @@ static void test_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),           cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_swapped_bodies), cmocka_unit_test(test_void),
-        cmocka_unit_test(test_not_drained),    cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_swapped_bodies),
+        cmocka_unit_test(test_void),
+        cmocka_unit_test(test_cut_between_rows),
+        cmocka_unit_test(test_not_drained),
+        cmocka_unit_test(test_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
