@@ -167,6 +167,8 @@ static const struct manifest *find_reference(const struct comparison *comparison
 static void check_fairness(struct comparison *comparison)
 {
     const struct manifest *reference = comparison->reference = find_reference(comparison);
+    if (!reference)
+        return;
     for (size_t i = 0; i < comparison->count; i++) {
         struct entry *entry = &comparison->entries[i];
         const struct manifest *manifest = &entry->run.manifest;

@@ -188,6 +188,7 @@ static bool on_os(struct run *run, int64_t ts_us, const cJSON *event)
         return false;
     array_grow((void **)&part->samples, &part->capacity, part->count, sizeof(sample));
     part->samples[part->count++] = sample;
+    part->rss_is_bound = part->rss_is_bound || strcmp(json_text(event, "rss_kind"), "rss_sum") == 0;
     return true;
 }
 

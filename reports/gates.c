@@ -168,6 +168,12 @@ static void note_figures(struct entry *entry)
     missing = figures_get(figures, "backlog.missing");
     if (missing > 0)
         strings_add(&entry->notes, "%.0f backlog samples could not be read", missing);
+    for (size_t i = 0; i < entry->run.part_count; i++)
+        if (entry->run.parts[i].rss_is_bound)
+            strings_add(
+                &entry->notes,
+                "the memory of %s is an upper bound: its shared pages could not be told apart",
+                entry->run.parts[i].who);
     double misplaced = figures_get(figures, "totals.misplaced_in_phase");
     if (misplaced > 0)
         strings_add(&entry->notes, "%.0f requests carry a phase that their due time does not fit",

@@ -39,6 +39,7 @@ struct part { /* one `who` */
     char *who;
     struct os_sample *samples;
     size_t count, capacity;
+    bool rss_is_bound; /* some of its memory could only be bounded from above */
 };
 
 struct host_sample {

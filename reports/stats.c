@@ -101,7 +101,7 @@ void stats_spread_rows(double *bins, size_t count, double begin_s, double end_s,
             bins[(size_t)begin_s] += amount;
         return;
     }
-    double first = fmax(floor(begin_s), 0), last = fmin(ceil(end_s), (double)count);
-    for (double second = first; second < last; second++)
-        bins[(size_t)second] += amount * stats_overlap(begin_s, end_s, second, second + 1);
+    double last = fmin(ceil(end_s), (double)count);
+    for (size_t second = (size_t)fmax(floor(begin_s), 0); (double)second < last; second++)
+        bins[second] += amount * stats_overlap(begin_s, end_s, (double)second, (double)second + 1);
 }

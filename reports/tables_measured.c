@@ -274,7 +274,8 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
     }
     buf_puts(out,
              "## Resources by part\n\nCPU: 100 % is one core, mean while the load lasts. Memory "
-             "of a Postgres is its proportional set size. – : can't be told.\n\n");
+             "of a Postgres is its proportional set size. Network: TCP, a lower bound. "
+             "– : can't be told.\n\n");
     table_end(&table, out);
 }
 

@@ -99,8 +99,7 @@ static const char *cell(const char *markdown, const char *label, int n)
     static char text[256];
     char *start = xasprintf("\n| %s ", label);
     const char *row = strstr(markdown, start);
-    if (!row)
-        fail_msg("there is no row \"%s\"", label);
+    assert_non_null(row);
     free(start);
     row += 2;
     for (; n > 0; n--)
@@ -527,7 +526,8 @@ static void test_trace(void **state)
     for (size_t i = 0; i < sizeof(in_order) / sizeof(in_order[0]); i++) {
         at = strstr(at, in_order[i]);
         if (!at)
-            fail_msg("\"%s\" is missing, or not in its place:\n%s", in_order[i], text);
+            print_error("\"%s\" is missing, or not in its place:\n%s", in_order[i], text);
+        assert_non_null(at);
     }
     has_not(text, "\x1b");
     free(text);

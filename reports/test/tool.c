@@ -115,9 +115,9 @@ static void synth_drain(const struct synth *s)
             fprintf(worker, "%s%.3f", k ? ", " : "",
                     fmax(at_s + 1 - load_s * (n + k) / s->tasks, 0.01) * 1e3);
         fputs("]}\n", worker);
-        for (; sampled_s < at_s; sampled_s += 1) {
+        while (sampled_s < at_s) {
             double in = fmin(sampled_s / load_s, 1) * s->tasks;
-            double ts = (double)s->start_us / 1e6 + sampled_s;
+            double ts = (double)s->start_us / 1e6 + sampled_s++;
             fprintf(
                 sampler,
                 "{\"ts\": %.6f, \"ev\": \"backlog\", \"tasks\": %.0f, \"bytes\": %.0f, \"exact\": "
@@ -163,9 +163,9 @@ static int synth(const char *comparison, const char *sink, int repeat, unsigned 
     char *old = xasprintf("\"start_us\": 1000000000, \"load_end_us\": 1010000000,\n \"end_us\": "
                           "1020000000");
     double rate_s = (double)s.load_us / 1e6;
+    int64_t load_end_us = s.start_us + s.load_us, end_us = load_end_us + s.load_us + 10000000;
     char *fresh = xasprintf("\"start_us\": %lld, \"load_end_us\": %lld,\n \"end_us\": %lld",
-                            (long long)s.start_us, (long long)(s.start_us + s.load_us),
-                            (long long)(s.start_us + s.load_us * 2 + 10000000));
+                            (long long)s.start_us, (long long)load_end_us, (long long)end_us);
     char *name = xasprintf("\"%s\"", sink);
     rundir_puts(dir, "x", "");
     rundir_manifest(dir, name, strcmp(sink, "direct") == 0, repeat, old, fresh);
