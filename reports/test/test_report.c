@@ -498,6 +498,7 @@ static char *trace(const char *run, const char *id, int wanted)
     struct err err = {0};
     assert_int_equal(trace_task(run, id, out, &err), wanted);
     fclose(out);
+    assert_non_null(text);
     if (wanted < 0)
         assert_true(err.text[0] != '\0');
     return text;
