@@ -526,9 +526,10 @@ static void test_trace(void **state)
     const char *at = text;
     for (size_t i = 0; i < sizeof(in_order) / sizeof(in_order[0]); i++) {
         at = strstr(at, in_order[i]);
-        if (!at)
-            print_error("\"%s\" is missing, or not in its place:\n%s", in_order[i], text);
-        assert_non_null(at);
+        if (!at) {
+            fail_msg("\"%s\" is missing, or not in its place:\n%s", in_order[i], text);
+            break; /* for analyzers, which do not know that fail_msg never returns */
+        }
     }
     has_not(text, "\x1b");
     free(text);
