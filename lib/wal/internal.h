@@ -149,6 +149,7 @@ struct wal {
     /* Older segments, ascending; neither the current nor the next one. */
     struct wal_segment_info *old;
     size_t old_count;
+    size_t to_trim; /* how many of them have a trim_to */
     size_t old_capacity;
 
     int file; /* of the current segment; -1: there is none, for want of room */

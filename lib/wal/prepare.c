@@ -238,6 +238,7 @@ static int spare_step(struct wal *wal)
 
 static void old_remove(struct wal *wal)
 {
+    wal->to_trim -= wal->old[0].trim_to != 0;
     wal->old_count--;
     memmove(wal->old, wal->old + 1, wal->old_count * sizeof *wal->old);
 }
@@ -288,6 +289,7 @@ static int trim(struct wal *wal, struct wal_segment_info *info)
     const struct wal_vfs *vfs = wal->vfs;
     uint64_t size = info->trim_to;
     info->trim_to = 0;
+    wal->to_trim--;
     int result = wal_segment_path(path, wal->dir, info->number);
     int file = result < 0 ? result : vfs->open(vfs, path, WAL_OPEN_WRITE);
     if (file < 0) {
@@ -354,7 +356,7 @@ static enum job next_job(const struct wal *wal, struct wal_segment_info **trimme
     if (!ready && wants_spare(wal)) {
         return JOB_SPARE;
     }
-    for (size_t i = wal->old_count; i > 0; i--) {
+    for (size_t i = wal->old_count; wal->to_trim > 0 && i > 0; i--) {
         if (wal->old[i - 1].trim_to != 0) {
             *trimmed = &wal->old[i - 1];
             return JOB_TRIM;
@@ -451,6 +453,7 @@ void wal_switch(struct wal *wal)
         /* Sealed early, by age: most of it may be unused, and the reader may be far behind. */
         if (wal->tail < wal->options.segment_bytes / 2) {
             info->trim_to = wal->tail;
+            wal->to_trim++;
         }
         wal->vfs->close(wal->vfs, wal->file);
         atomic_store(&wal->shared->sealed_lsn, wal->durable_lsn);
@@ -501,6 +504,7 @@ int wal_adopt(struct wal *wal, const struct wal_found *found)
             continue;
         }
         wal->old[wal->old_count++] = *info;
+        wal->to_trim += info->trim_to != 0;
         wal->allocated_bytes += info->size;
     }
     return result;

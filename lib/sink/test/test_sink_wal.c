@@ -1,0 +1,358 @@
+/* Oracle: what the settings promise, seen from sink.h: which outcome a task gets when the quota is
+ * reached, the folder goes away or the time to close is over, and when due_ns asks for a flush. No
+ * time is measured: due_ns only says what it waits for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/options.h"
+#include "sink/drivers.h"
+
+struct fixture {
+    struct options *options;
+    char folder[256];
+    struct sink *api;
+    unsigned outcomes[3];
+    unsigned batch;     /* of the last outcome */
+    struct sink *again; /* submit to it from done */
+    unsigned long long numbers;
+};
+
+static void set(struct fixture *fixture, const char *name, const char *text)
+{
+    struct err err = {0};
+    if (options_set(fixture->options, name, text, "test", &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof(*fixture));
+    const char *tmp = getenv("TMPDIR");
+    snprintf(fixture->folder, sizeof(fixture->folder), "%s/sluice-wal-XXXXXX",
+             tmp && *tmp ? tmp : "/var/tmp");
+    assert_non_null(mkdtemp(fixture->folder));
+    fixture->options = options_new("test", "");
+    options_add(fixture->options, "Sink", sink_common_options);
+    options_add(fixture->options, "Sink", sink_wal.options);
+    char *inside = xasprintf("%s/deep/log", fixture->folder);
+    set(fixture, "wal-dir", inside);
+    free(inside);
+    set(fixture, "wal-segment-size", "4MiB");
+    set(fixture, "wal-record-max", "1MiB");
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    sink_wal.close(fixture->api, clock_mono_ns() + NS_PER_S);
+    file_remove_tree(fixture->folder, NULL);
+    options_free(fixture->options);
+    free(fixture);
+    return 0;
+}
+
+static struct sink *open_role(struct fixture *fixture, enum sink_role role)
+{
+    struct err err = {0};
+    struct sink *sink = NULL;
+    if (sink_wal.open(&sink, role, fixture->options, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    return sink;
+}
+
+static void done(void *arg, enum sink_outcome outcome, unsigned batch);
+
+static int submit(struct fixture *fixture, size_t body_bytes)
+{
+    static char body[4 << 20];
+    struct task task = {.accepted_us = 1, .body = body, .body_bytes = body_bytes};
+    memset(body, 'b', body_bytes);
+    task_synth_id(1, ++fixture->numbers, task.id);
+    return sink_wal.submit(fixture->api, &task, done, fixture);
+}
+
+static void done(void *arg, enum sink_outcome outcome, unsigned batch)
+{
+    struct fixture *fixture = arg;
+    fixture->outcomes[outcome]++;
+    fixture->batch = batch;
+    if (fixture->again) {
+        fixture->again = NULL;
+        submit(fixture, 10);
+    }
+}
+
+static unsigned drain(struct fixture *fixture, struct sink *worker)
+{
+    struct sink_lane *lane;
+    struct sink_batch batch;
+    unsigned total = 0;
+    assert_int_equal(sink_wal.lane_open(worker, 0, &lane, NULL), 0);
+    while (sink_wal.fetch(lane, 100, 50, &batch) > 0) {
+        total += (unsigned)batch.count;
+        assert_int_equal(sink_wal.ack(lane, &batch), 0);
+    }
+    sink_wal.lane_close(lane);
+    (void)fixture;
+    return total;
+}
+
+static void a_lone_task_is_flushed_at_once(void **state)
+{
+    struct fixture *fixture = *state;
+    set(fixture, "wal-spacing", "1h");
+    fixture->api = open_role(fixture, SINK_INGEST);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(submit(fixture, 10), 0);
+        assert_int_equal(sink_wal.due_ns(fixture->api), 0);
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+        assert_int_equal(fixture->outcomes[SINK_DURABLE], i + 1);
+        assert_int_equal(fixture->batch, 1);
+    }
+    /* Two wait for the spacing, but not when they fill a batch. */
+    assert_int_equal(submit(fixture, 10), 0);
+    assert_int_equal(submit(fixture, 10), 0);
+    assert_true(sink_wal.due_ns(fixture->api) > NS_PER_S);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 3);
+    assert_int_equal(submit(fixture, 256 << 10), 0);
+    assert_int_equal(sink_wal.due_ns(fixture->api), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 5);
+    assert_int_equal(fixture->batch, 2);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 6);
+}
+
+static void a_fixed_timer_holds_even_a_lone_task(void **state)
+{
+    struct fixture *fixture = *state;
+    set(fixture, "wal-flush-timer", "1h");
+    fixture->api = open_role(fixture, SINK_INGEST);
+    assert_int_equal(submit(fixture, 10), 0);
+    assert_true(sink_wal.due_ns(fixture->api) > NS_PER_S);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 0);
+}
+
+static void a_batch_is_capped_in_tasks(void **state)
+{
+    struct fixture *fixture = *state;
+    set(fixture, "sink-batch-max", "3");
+    set(fixture, "wal-spacing", "0");
+    fixture->api = open_role(fixture, SINK_INGEST);
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(submit(fixture, 10), 0);
+    }
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 3);
+    assert_int_equal(fixture->batch, 3);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 7);
+    assert_int_equal(fixture->batch, 1);
+}
+
+static void a_done_may_submit(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->api = open_role(fixture, SINK_INGEST);
+    fixture->again = fixture->api;
+    assert_int_equal(submit(fixture, 10), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 1);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 2);
+}
+
+static void a_task_that_is_too_long_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->api = open_role(fixture, SINK_INGEST);
+    assert_int_equal(submit(fixture, 2 << 20), 0);
+    assert_int_equal(submit(fixture, 10), 0);
+    assert_int_equal(submit(fixture, 2 << 20), 0);
+    assert_int_equal(sink_wal.due_ns(fixture->api), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_REFUSED], 2);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 1);
+    /* Alone, too. */
+    assert_int_equal(submit(fixture, 2 << 20), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_REFUSED], 3);
+}
+
+static void the_quota_refuses_until_the_worker_has_caught_up(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned taken = 0;
+    set(fixture, "wal-quota", "12MiB");
+    set(fixture, "wal-cursor-sync", "0");
+    fixture->api = open_role(fixture, SINK_INGEST);
+    while (taken < 100 && fixture->outcomes[SINK_REFUSED] == 0 && submit(fixture, 900 << 10) == 0) {
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+        taken++;
+    }
+    assert_true(taken > 8 && taken < 16);
+    assert_int_equal(submit(fixture, 900 << 10), -EAGAIN);
+    /* Small ones find room a little longer. */
+    while (sink_wal.ready(fixture->api) && submit(fixture, 50 << 10) == 0) {
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+    }
+    while (sink_wal.ready(fixture->api) && submit(fixture, 10) == 0) {
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+    }
+    assert_false(sink_wal.ready(fixture->api));
+    /* It does not ask to be called all the time, and goes on by itself. */
+    assert_true(sink_wal.due_ns(fixture->api) >= 0);
+    struct sink *worker = open_role(fixture, SINK_DRAIN);
+    assert_int_equal(drain(fixture, worker), fixture->outcomes[SINK_DURABLE]);
+    for (int i = 0; i < 1000 && !sink_wal.ready(fixture->api); i++) {
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+    }
+    assert_true(sink_wal.ready(fixture->api));
+    unsigned durable = fixture->outcomes[SINK_DURABLE];
+    assert_int_equal(submit(fixture, 900 << 10), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], durable + 1);
+    sink_wal.close(worker, 0);
+}
+
+static void a_failed_flush_is_unknown_and_final(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sink_stats stats;
+    fixture->api = open_role(fixture, SINK_INGEST);
+    assert_int_equal(submit(fixture, 10), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    char *segment = xasprintf("%s/deep/log/00000000000000000001.seg", fixture->folder);
+    assert_int_equal(unlink(segment), 0); /* as if somebody had removed the folder */
+    free(segment);
+    set(fixture, "wal-spacing", "0");
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(submit(fixture, 10), 0);
+    }
+    int rc = 0;
+    while (rc == 0 && fixture->outcomes[SINK_UNKNOWN] == 0 && sink_wal.due_ns(fixture->api) >= 0) {
+        rc = sink_wal.process(fixture->api);
+    }
+    assert_int_equal(rc, -EIO);
+    assert_int_equal(fixture->outcomes[SINK_UNKNOWN], 5);
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 1);
+    assert_false(sink_wal.ready(fixture->api));
+    assert_int_equal(submit(fixture, 10), -EIO);
+    assert_int_equal(sink_wal.process(fixture->api), -EIO);
+    assert_int_equal(sink_wal.due_ns(fixture->api), -1);
+    assert_int_equal(sink_wal.stats(fixture->api, &stats), 0);
+    bool failed = false;
+    for (size_t i = 0; i < stats.count; i++) {
+        failed = failed || (strcmp(stats.items[i].name, "failed") == 0 && stats.items[i].value > 0);
+    }
+    assert_true(failed);
+}
+
+static void closing_too_late_refuses(void **state)
+{
+    struct fixture *fixture = *state;
+    set(fixture, "wal-flush-timer", "1h");
+    fixture->api = open_role(fixture, SINK_INGEST);
+    assert_int_equal(submit(fixture, 10), 0);
+    sink_wal.close(fixture->api, 0);
+    assert_int_equal(fixture->outcomes[SINK_REFUSED], 1);
+    /* Surely not stored. */
+    fixture->api = open_role(fixture, SINK_INGEST);
+    struct sink *worker = open_role(fixture, SINK_DRAIN);
+    assert_int_equal(drain(fixture, worker), 0);
+    sink_wal.close(worker, 0);
+    assert_int_equal(submit(fixture, 10), 0);
+    sink_wal.close(fixture->api, clock_mono_ns() + 10 * NS_PER_S);
+    fixture->api = NULL;
+    assert_int_equal(fixture->outcomes[SINK_DURABLE], 1);
+}
+
+static void sealed_only_reads_what_has_ended(void **state)
+{
+    struct fixture *fixture = *state;
+    set(fixture, "wal-sealed-only", "yes");
+    set(fixture, "wal-segment-age", "30ms");
+    fixture->api = open_role(fixture, SINK_INGEST);
+    struct sink *worker = open_role(fixture, SINK_DRAIN);
+    assert_int_equal(submit(fixture, 10), 0);
+    assert_int_equal(sink_wal.process(fixture->api), 0);
+    assert_int_equal(drain(fixture, worker), 0);
+    /* The loop alone, with nothing more submitted, ends the segment. */
+    unsigned got = 0;
+    for (int i = 0; i < 2000 && got == 0; i++) {
+        int64_t due_ns = sink_wal.due_ns(fixture->api);
+        if (due_ns < 0) {
+            break;
+        }
+        clock_sleep_ns(due_ns);
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+        struct sink_backlog backlog;
+        assert_int_equal(sink_wal.backlog(fixture->api, &backlog), 0);
+        assert_int_equal(backlog.tasks, 1);
+        got = i % 20 == 19 ? drain(fixture, worker) : 0;
+    }
+    got += drain(fixture, worker);
+    assert_int_equal(got, 1);
+    sink_wal.close(worker, 0);
+}
+
+static void a_folder_in_memory_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct err err = {0};
+    if (access("/dev/shm", W_OK) != 0) {
+        skip();
+    }
+    set(fixture, "wal-dir", "/dev/shm");
+    assert_int_equal(sink_wal.preflight(fixture->options, &err), -EPERM);
+    assert_non_null(strstr(err.text, "tmpfs"));
+}
+
+static void bad_settings_are_named(void **state)
+{
+    struct fixture *fixture = *state;
+    struct err err = {0};
+    struct sink *sink;
+    set(fixture, "wal-quota", "4MiB");
+    assert_int_equal(sink_wal.open(&sink, SINK_INGEST, fixture->options, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "quota"));
+    assert_null(sink);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_lone_task_is_flushed_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_fixed_timer_holds_even_a_lone_task, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_batch_is_capped_in_tasks, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_done_may_submit, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_task_that_is_too_long_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_quota_refuses_until_the_worker_has_caught_up, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_failed_flush_is_unknown_and_final, setup, teardown),
+        cmocka_unit_test_setup_teardown(closing_too_late_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(sealed_only_reads_what_has_ended, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_folder_in_memory_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(bad_settings_are_named, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
