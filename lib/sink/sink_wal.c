@@ -339,7 +339,9 @@ static int flush_once(struct wal_sink *sink, int64_t now_ns)
     if (rc < 0) {
         left -= count; /* not those submitted by a done meanwhile */
         settle(sink, left, rc == -EIO ? SINK_UNKNOWN : SINK_REFUSED, 1);
-        watch_room(sink);
+        if (rc != -EIO) {
+            watch_room(sink);
+        }
     }
     return rc == -EIO ? -EIO : rc > 0 ? 1 : 0;
 }
