@@ -23,7 +23,8 @@ static const char *program;
 
 struct fixture {
     char folder[64];
-    char ledger[96], metrics[96], out[96];
+    char ledger_path[96], metrics_path[96], out[96];
+    char ledger[112], metrics[112]; /* the options that name them */
     char target[64];
     struct server *server;
     struct buf text;
@@ -36,8 +37,10 @@ static int setup(void **state)
     strcpy(f->folder, "/tmp/test-loadgen-XXXXXX");
     if (!mkdtemp(f->folder))
         return -1;
-    snprintf(f->ledger, sizeof(f->ledger), "--ledger=%s/ledger.tsv", f->folder);
-    snprintf(f->metrics, sizeof(f->metrics), "--metrics=%s/loadgen.jsonl", f->folder);
+    snprintf(f->ledger_path, sizeof(f->ledger_path), "%s/ledger.tsv", f->folder);
+    snprintf(f->metrics_path, sizeof(f->metrics_path), "%s/loadgen.jsonl", f->folder);
+    snprintf(f->ledger, sizeof(f->ledger), "--ledger=%s", f->ledger_path);
+    snprintf(f->metrics, sizeof(f->metrics), "--metrics=%s", f->metrics_path);
     snprintf(f->out, sizeof(f->out), "%s/out", f->folder);
     f->server = server_start(script_durable, NULL);
     snprintf(f->target, sizeof(f->target), "--target=127.0.0.1:%d", server_port(f->server));
@@ -93,19 +96,10 @@ static int run(struct fixture *f, const char *const *arguments)
 
 #define RUN(f, ...) run(f, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The FILE of "--option=FILE". */
-static const char *file_of(const char *option)
-{
-    const char *equals = strchr(option, '=');
-
-    assert_non_null(equals);
-    return equals + 1;
-}
-
-static char *read_text(struct fixture *f, const char *option)
+static char *read_text(struct fixture *f, const char *path)
 {
     buf_clear(&f->text);
-    assert_int_equal(file_read(file_of(option), 1 << 20, &f->text, NULL), 0);
+    assert_int_equal(file_read(path, 1 << 20, &f->text, NULL), 0);
     return f->text.data;
 }
 
@@ -119,16 +113,16 @@ static void whole_load(void **state)
                          f->ledger, f->metrics),
                      0);
     assert_non_null(strstr(f->text.data, "phase b: 20 of 20 requests"));
-    text = read_text(f, f->ledger);
+    text = read_text(f, f->ledger_path);
     assert_ptr_equal(strstr(text, "#sluice-ledger 1 seed=18446744073709551615 payload_bytes=10\n"),
                      text);
     assert_non_null(strstr(text, "\n#end rows=30\n"));
-    text = read_text(f, f->metrics);
+    text = read_text(f, f->metrics_path);
     assert_non_null(strstr(text, "\"ev\": \"start\", \"role\": \"loadgen\""));
     assert_non_null(strstr(text, "\"why\": \"done\", \"complete\": true, \"due\": 30"));
     // The same again would write over evidence.
     assert_int_equal(RUN(f, f->target, f->ledger), 3);
-    assert_non_null(strstr(read_text(f, f->ledger), "\n#end rows=30\n"));
+    assert_non_null(strstr(read_text(f, f->ledger_path), "\n#end rows=30\n"));
 }
 
 static void signals(void **state)
@@ -148,9 +142,9 @@ static void signals(void **state)
         server_await(f->server, before + 20);
         kill(pid, cases[i].signal);
         assert_int_equal(finish(f, pid), cases[i].status);
-        assert_non_null(strstr(read_text(f, f->metrics), cases[i].why));
-        assert_non_null(strstr(read_text(f, f->ledger), "\n#end rows="));
-        unlink(file_of(f->ledger));
+        assert_non_null(strstr(read_text(f, f->metrics_path), cases[i].why));
+        assert_non_null(strstr(read_text(f, f->ledger_path), "\n#end rows="));
+        unlink(f->ledger_path);
     }
 }
 
@@ -162,8 +156,8 @@ static void nobody_listens(void **state)
     f->server = NULL;
     assert_int_equal(RUN(f, f->target, f->ledger, f->metrics), 3);
     assert_non_null(strstr(f->text.data, "cannot connect to 127.0.0.1:"));
-    assert_int_equal(access(file_of(f->ledger), F_OK), -1); // nothing was sent
-    assert_non_null(strstr(read_text(f, f->metrics), "\"complete\": false"));
+    assert_int_equal(access(f->ledger_path, F_OK), -1); // nothing was sent
+    assert_non_null(strstr(read_text(f, f->metrics_path), "\"complete\": false"));
     assert_int_equal(RUN(f, f->target, "--max"), 3);
 }
 
@@ -222,7 +216,7 @@ static void starts_at(void **state)
 
     snprintf(option, sizeof(option), "--start-at=%lld", (long long)start_us);
     assert_int_equal(RUN(f, f->target, option, "--rps=10", "--phase=a:100ms:1", f->ledger), 0);
-    first_row = strchr(read_text(f, f->ledger), '\n');
+    first_row = strchr(read_text(f, f->ledger_path), '\n');
     assert_non_null(first_row);
     assert_int_equal(sscanf(first_row, "%*s %lld %lld", &due_us, &sent_us), 2);
     assert_int_equal(due_us, start_us);
