@@ -279,9 +279,7 @@ static void put_load(const struct manifest *manifest, struct buf *out)
         buf_putc(out, ' ');
         text_seconds(out, phase->for_ms / 1e3);
         if (phase->rate != 1) {
-            buf_puts(out, " at ");
-            text_number(out, phase->rate);
-            buf_putc(out, 'x');
+            buf_printf(out, " at %gx", phase->rate);
         }
     }
     buf_puts(out, "; main DB ");

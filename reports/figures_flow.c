@@ -96,6 +96,15 @@ static double rows_between(const struct run *run, int64_t from_us, int64_t to_us
     return rows;
 }
 
+static int64_t longest_batch_us(const struct run *run)
+{
+    int64_t longest_us = 0;
+    for (size_t i = 0; i < run->batch_count; i++)
+        if (run->batches[i].db_us > longest_us)
+            longest_us = run->batches[i].db_us;
+    return longest_us;
+}
+
 /* Does the second that begins at begin_us count for the steady rate? A kill also cuts off the
  * batches at work, whose rows some later batch commits: so a fault reaches back by the longest
  * batch. */
@@ -116,14 +125,13 @@ static void rate(struct figures *figures, struct series *series, const struct ru
     series->run_seconds = (size_t)ceil(since_start_s(run, manifest->end_us));
     series->rows = xcalloc(series->run_seconds + 1, sizeof(double));
     double *unspread = xcalloc(series->run_seconds + 1, sizeof(double));
-    int64_t longest_us = 0;
+    int64_t longest_us = longest_batch_us(run);
     for (size_t i = 0; i < run->batch_count; i++) {
         const struct batch *batch = &run->batches[i];
         double end_s = since_start_s(run, batch->ts_us);
         stats_spread_rows(series->rows, series->run_seconds, end_s - (double)batch->db_us / 1e6,
                           end_s, batch->inserted);
         stats_spread_rows(unspread, series->run_seconds, end_s, end_s, batch->inserted);
-        longest_us = batch->db_us > longest_us ? batch->db_us : longest_us;
     }
     int64_t begin_us, end_us;
     figures_phase_span(manifest, figures_steady(manifest), &begin_us, &end_us);
@@ -187,7 +195,9 @@ static void drain(struct figures *figures, const struct run *run)
                 "drain.theory_s");
     double seconds = drain_seconds(run);
     figures_set(figures, seconds, "drain.s");
-    if (seconds >= 1) { /* a shorter one tells nothing of a rate */
+    /* In a shorter one the last batches' latency is most of it: it tells nothing of a rate. */
+    int64_t longest_us = longest_batch_us(run);
+    if (seconds >= 1 && seconds * 1e6 >= 3 * (double)longest_us) {
         int64_t end_us = manifest->load_end_us + llround(seconds * 1e6);
         figures_set(figures, rows_between(run, manifest->load_end_us, end_us) / seconds,
                     "drain.rows_per_s");

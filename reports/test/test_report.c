@@ -125,7 +125,7 @@ static void test_tiny(void **state)
     assert_int_equal(result.sla_missed, 0); /* direct is a control */
     has(result.summary.data,
         "wal: meets the SLA (api p99 20 ms, limit 50 ms), lost nothing through a 2 s "
-        "worker kill, drained in 3 s; median of 3 runs.\n");
+        "worker kill, drained in 6.50 s; median of 3 runs.\n");
     has(result.summary.data, "direct (control): misses the SLA");
     /* Column 1 is wal, 2 direct: contenders come first. */
     has(md, "\n|                                 |                     wal |        direct "
