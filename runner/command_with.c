@@ -103,11 +103,9 @@ static int start_main_db(struct with *with, struct err *err)
                                  .log_path = with->log_path,
                                  .clients = 200};
     rc = server_start(&with->server, &server_postgres, &place, err);
-#ifdef SLUICE_HAVE_MAINDB
     if (rc == 0) {
         rc = maindb_setup(with->server.url, options_duration_ns(with->options, "row-delay"), err);
     }
-#endif
     return rc;
 }
 

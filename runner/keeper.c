@@ -15,13 +15,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "process.h"
+#include "state.h"
 
 /* Shared by the three: the keeper must know the folder after the runner is gone. */
 struct board {
     char state_dir[PATH_MAX];
+    char state_base[PATH_MAX];
 };
 
 static struct board *board;
@@ -57,6 +60,9 @@ static void remove_state(void)
 {
     if (board->state_dir[0] != '\0') {
         file_remove_tree(board->state_dir, NULL);
+    }
+    if (board->state_base[0] != '\0') {
+        state_leave(xstrdup(board->state_base));
     }
 }
 
@@ -252,17 +258,29 @@ void keeper_nap(int milliseconds)
     }
 }
 
-void keeper_state_dir(const char *path)
+static void publish(char *slot, const char *path)
 {
-    if (!board) {
-        return; /* a test without a keeper */
-    }
     if (!path) {
-        board->state_dir[0] = '\0';
+        slot[0] = '\0';
         return;
     }
     size_t len = strlen(path);
-    assert(len < sizeof(board->state_dir));
-    memcpy(board->state_dir + 1, path + 1, len); /* the first byte last: it makes the rest valid */
-    board->state_dir[0] = path[0];
+    assert(path[0] == '/' && len < PATH_MAX);
+    memcpy(slot + 1, path + 1, len); /* the first byte last: it makes the rest valid */
+    slot[0] = path[0];
+}
+
+/* Without a board there is no keeper: in tests. */
+void keeper_state_dir(const char *path)
+{
+    if (board) {
+        publish(board->state_dir, path);
+    }
+}
+
+void keeper_state_base(const char *path)
+{
+    if (board) {
+        publish(board->state_base, path);
+    }
 }

@@ -32,5 +32,7 @@ void keeper_nap(int milliseconds);
 /* Registers a folder (absolute path, short enough for PATH_MAX) that the keeper removes should the
  * runner not live to do so. One at a time; NULL gives it up. */
 void keeper_state_dir(const char *path);
+/* The same for the folder around it: marks of ports and of being busy are removed there. */
+void keeper_state_base(const char *path);
 
 #endif

@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -56,44 +57,53 @@ static int low_of_outgoing(void)
     return low;
 }
 
-int port_take(const char *base, struct err *err)
+int port_claim(const char *base, int port)
 {
     if (taken_count == PORTS_MAX) {
-        return err_set(err, -EMFILE, "more than %d ports would be needed", PORTS_MAX);
+        return -EMFILE;
     }
     char *folder = xasprintf("%s/ports", base);
+    char *path = xasprintf("%s/%d", folder, port);
+    mkdir(folder, 0700); /* each time: another sluice removes it when it leaves */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = fd < 0 ? -errno : 0;
+    free(folder);
+    if (rc == 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || !lock_is_current(fd, path) ||
+                    !port_free((uint16_t)port))) {
+        rc = -EADDRINUSE;
+    }
+    if (rc == 0) {
+        taken[taken_count].lock_path = path;
+        taken[taken_count++].lock_fd = fd;
+        return 0;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(path);
+    return rc;
+}
+
+int port_take(const char *base, struct err *err)
+{
     int high = low_of_outgoing();
     if (high < PORT_LOW + 1000) {
         high = PORT_HIGH; /* an unusual range that leaves no room below: take the risk */
     }
-    int found = -1;
-    for (int tries = 0; tries < PORT_TRIES && found < 0; tries++) {
+    int rc = -EADDRINUSE;
+    for (int tries = 0; tries < PORT_TRIES; tries++) {
         unsigned random;
         if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
             break;
         }
         int port = PORT_LOW + (int)(random % (unsigned)(high - PORT_LOW));
-        char *path = xasprintf("%s/%d", folder, port);
-        mkdir(folder, 0700); /* again and again: another sluice may remove it when it leaves */
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && lock_is_current(fd, path) &&
-            port_free((uint16_t)port)) {
-            taken[taken_count].lock_path = path;
-            taken[taken_count++].lock_fd = fd;
-            found = port;
-            continue;
+        rc = port_claim(base, port);
+        if (rc == 0) {
+            return port;
         }
-        if (fd >= 0) {
-            close(fd);
-        }
-        free(path);
     }
-    free(folder);
-    if (found < 0) {
-        return err_set(err, -EADDRINUSE,
-                       "no free TCP port was found on 127.0.0.1 between %d and %d", PORT_LOW, high);
-    }
-    return found;
+    return err_set(err, rc, "no free TCP port was found on 127.0.0.1 between %d and %d: %s",
+                   PORT_LOW, high, strerror(-rc));
 }
 
 void ports_give_back(void)
@@ -104,4 +114,26 @@ void ports_give_back(void)
         free(taken[i].lock_path);
     }
     taken_count = 0;
+}
+
+void ports_sweep(const char *base)
+{
+    char *folder = xasprintf("%s/ports", base);
+    DIR *entries = opendir(folder);
+    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
+        char *path = xasprintf("%s/%s", folder, entry->d_name);
+        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            unlink(path);
+        }
+        if (fd >= 0) {
+            close(fd);
+        }
+        free(path);
+    }
+    if (entries) {
+        closedir(entries);
+    }
+    rmdir(folder); /* fails while somebody holds a port: as it should */
+    free(folder);
 }

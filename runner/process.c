@@ -51,8 +51,10 @@ static char **make_environment(const struct process_plan *plan)
     char **all = xcalloc(ours + added + 1, sizeof(*all));
     size_t count = 0;
     for (size_t i = 0; i < ours; i++) {
-        if (!plan->keep_env && strncmp(environ[i], "SLUICE_", 7) == 0) {
-            continue; /* settings of a daemon come from the scenario, not from the user's shell */
+        /* Settings of a daemon come from the scenario, not from the user's shell. */
+        if (!plan->keep_env && strncmp(environ[i], "SLUICE_", 7) == 0 &&
+            strncmp(environ[i], "SLUICE_TEST_", 12) != 0) {
+            continue;
         }
         bool replaced = false;
         size_t name_len = strcspn(environ[i], "=") + 1;

@@ -26,9 +26,9 @@ int account_for_servers(struct account *account, struct err *err);
 struct process_plan {
     const char *who;         /* "api", "main-db": for messages */
     const char *const *argv; /* argv[0] with a slash, or looked up in PATH; NULL-ended */
-    const char *const *env;  /* NAME=value, added to ours without its SLUICE_*; may be NULL */
-    const char *log_path;    /* standard output and error are appended there; NULL: as ours */
-    const char *cwd;         /* NULL: as ours */
+    const char *const *env; /* NAME=value, added to ours without its SLUICE_* (but SLUICE_TEST_*) */
+    const char *log_path;   /* standard output and error are appended there; NULL: as ours */
+    const char *cwd;        /* NULL: as ours */
     struct account account;
     bool foreground; /* stays in our process group with our standard input: a user's command */
     bool keep_env;   /* keeps SLUICE_* of our environment */

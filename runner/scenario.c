@@ -66,7 +66,7 @@ static void say_expected(const struct key *key, struct buf *out)
         buf_puts(out, " with its unit, such as 30s or 60ms");
         break;
     case KEY_NAME:
-        buf_puts(out, "a name of 1 to 64 characters a-z, 0-9 and -");
+        buf_puts(out, "a name of 1 to 40 characters a-z, 0-9 and -");
         break;
     case KEY_CHOICE:
         buf_puts(out, "one of ");

@@ -1,5 +1,5 @@
 /* scenario.h: what a run does: load, main database, worker, faults, target. From a YAML file, with
- * overrides. DESIGN and docs/scenarios.md say what the keys mean.
+ * overrides. DESIGN and scenarios/README.md say what the keys mean.
  *
  * Every key is known, every unit and range checked; a mistake is one sentence that begins with
  * "file:line:column: " (or "--set key=value: ") and says what was expected. Not thread-safe.
@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 enum {
-    SCENARIO_NAME_BYTES = 65,
+    SCENARIO_NAME_BYTES = 41, /* with "-" and a time it makes a run id of at most 64 */
     SCENARIO_PHASES_MAX = 16,
     SCENARIO_FAULTS_MAX = 32,
     SCENARIO_SINK_MAX = 32
@@ -86,7 +86,7 @@ char *scenario_find(const char *name);
 int64_t scenario_load_ns(const struct scenario *scenario); /* the length of all phases */
 double scenario_tasks(const struct scenario *scenario);    /* how many requests will be due */
 
-/* How long a drain may take at most, unless told: see docs/scenarios.md. */
+/* How long a drain may take at most, unless told: see scenarios/README.md. */
 int64_t scenario_drain_timeout_ns(const struct scenario *scenario);
 
 /* Appends the JSON object that stands in a manifest; faults: only those whose bit is set. */

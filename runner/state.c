@@ -110,6 +110,8 @@ int state_base(const char *base_option, const struct account *account, char **ba
     if (rc < 0) {
         free(*base);
         *base = NULL;
+    } else {
+        keeper_state_base(*base);
     }
 fail:
     free(path);
@@ -305,6 +307,7 @@ int state_clean(const char *base, FILE *out, struct err *err)
         removed += rc > 0;
     }
     closedir(folder);
+    ports_sweep(base);
     return removed;
 }
 
@@ -330,17 +333,25 @@ bool busy_check(void)
 bool busy_enter(const char *base)
 {
     char *path = xasprintf("%s/busy", base);
-    busy_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    free(path);
-    if (busy_fd < 0 || flock(busy_fd, LOCK_SH | LOCK_NB) < 0) {
-        /* Somebody is just asking whether he is alone, so he is there. */
-        if (busy_fd >= 0) {
-            flock(busy_fd, LOCK_SH);
-            return true;
+    struct stat ours, there;
+    bool contended = false, current = false;
+    for (int tries = 0; tries < 10 && !current; tries++) {
+        busy_leave();
+        contended = false;
+        busy_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (busy_fd < 0) {
+            break;
         }
-        return false;
+        if (flock(busy_fd, LOCK_SH | LOCK_NB) < 0) {
+            contended = true; /* somebody is just asking whether he is alone, so he is there */
+            flock(busy_fd, LOCK_SH);
+        }
+        /* One who leaves removes the file, and a lock on a removed file is seen by nobody. */
+        current =
+            fstat(busy_fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino;
     }
-    return busy_check();
+    free(path);
+    return busy_check() || (contended && current);
 }
 
 void busy_leave(void)
@@ -356,22 +367,22 @@ void state_leave(char *base)
     if (!base) {
         return;
     }
-    bool alone = busy_fd < 0 || !busy_check();
     ports_give_back();
+    ports_sweep(base);
     busy_leave();
-    char *standard = state_default_base();
-    if (alone) {
-        char *ports = xasprintf("%s/ports", base), *busy = xasprintf("%s/busy", base);
-        /* Best effort: rmdir fails while another has a lock or a folder there. The mark of one that
-         * came this instant may go too; then that one is not seen by a third, and no more. */
-        rmdir(ports);
-        unlink(busy);
-        free(ports);
-        free(busy);
-        if (strcmp(base, standard) == 0) {
-            rmdir(base);
+    char *standard = state_default_base(), *path = xasprintf("%s/busy", base);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            unlink(path); /* nobody has it */
         }
+        close(fd);
     }
+    if (strcmp(base, standard) == 0) {
+        rmdir(base); /* fails while another has a folder or a mark there: as it should */
+    }
+    keeper_state_base(NULL);
+    free(path);
     free(standard);
     free(base);
 }

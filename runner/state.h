@@ -58,7 +58,11 @@ void state_filesystem(const char *dir, char *type, size_t type_bytes, char *devi
  * server is down). Held until ports_give_back() or the end of this process. A port, or negative
  * errno. */
 int port_take(const char *base, struct err *err);
+/* The same for one port that is named. 0; -EADDRINUSE; -EMFILE: this process holds too many. */
+int port_claim(const char *base, int port);
 void ports_give_back(void); /* all of them */
+/* Removes the marks of ports that no living process holds, and their folder when none is left. */
+void ports_sweep(const char *base);
 
 /* Joins those who run comparisons on this machine. True when another is there. */
 bool busy_enter(const char *base);

@@ -70,7 +70,7 @@ void tree_free(struct tree_node *node)
 
 static void add(struct tree_node *node, struct tree_node *item, char *key, char *key_place)
 {
-    node->items = xrealloc(node->items, (node->count + 1) * sizeof(*node->items));
+    node->items = xrealloc(node->items, (node->count + 1) * sizeof(struct tree_node *));
     node->items[node->count] = item;
     if (node->kind == TREE_MAP) {
         node->keys = xrealloc(node->keys, (node->count + 1) * sizeof(*node->keys));
@@ -341,7 +341,7 @@ int tree_set(struct tree_node *root, const char *assignment, struct err *err)
         node = *slot;
         part += len + 1;
     }
-    if (rc == 0) {
+    if (rc == 0 && slot) {
         tree_free(*slot);
         *slot = value;
     } else {

@@ -1,0 +1,190 @@
+/* sluice audit, report, trace: what can be said again from a run's files, at any time. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "command.h"
+#include "reports/report.h"
+
+static const struct option_spec place_options[] = {
+    {.name = "runs",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .default_text = "runs",
+     .help = "where comparisons are kept: names that are no path of their own are looked up there"},
+    {.name = NULL},
+};
+
+static const struct option_spec report_options[] = {
+    {.name = "require-sla",
+     .type = OPTION_BOOL,
+     .help = "exit 1 also when a contender missed the SLA"},
+    {.name = NULL},
+};
+
+/* The folder that a word means: a path, or a name below --runs. NULL: neither; the error is said.
+ */
+static char *find_folder(const struct options *options, const char *word)
+{
+    char *path = realpath(word, NULL);
+    if (!path) {
+        char *below = xasprintf("%s/%s", options_string(options, "runs"), word);
+        path = realpath(below, NULL);
+        free(below);
+    }
+    if (!path) {
+        fprintf(stderr, "sluice: %s: there is no such folder, here or in %s\n", word,
+                options_string(options, "runs"));
+    }
+    return path;
+}
+
+/* The folder of one run. NULL: the error has been said, and *code is its exit code. */
+static char *find_run(const struct options *options, const char *word, int *code)
+{
+    char *path = find_folder(options, word);
+    *code = EXIT_MISTAKE;
+    if (!path) {
+        return NULL;
+    }
+    char *manifest = xasprintf("%s/manifest.json", path);
+    if (!file_exists(manifest)) {
+        fprintf(stderr,
+                "sluice: %s holds no manifest.json: expected the folder of one run, such as "
+                "runs/quick-20260131-120000/wal/1\n",
+                path);
+        *code = EXIT_UNUSABLE;
+        free(path);
+        path = NULL;
+    }
+    free(manifest);
+    return path;
+}
+
+static int audit_code(enum audit_verdict verdict)
+{
+    switch (verdict) {
+    case AUDIT_PASS:
+    case AUDIT_EXCUSED:
+        return EXIT_OK;
+    case AUDIT_FAIL:
+        return EXIT_BAD_RUN;
+    case AUDIT_VOID:
+        break;
+    }
+    return EXIT_UNUSABLE;
+}
+
+static int audit_main(int argc, char *argv[])
+{
+    struct options *options =
+        options_new("sluice audit", "every acknowledged task against what the main database held");
+    options_add(options, "Settings", place_options);
+    int code;
+    if (command_start(options, argc, argv, "RUN", NULL, &code)) {
+        size_t count;
+        const char *const *args = options_args(options, &count);
+        if (count != 1) {
+            code = command_fail(EXIT_MISTAKE, "audit takes the folder of one run");
+        } else {
+            char *run_dir = find_run(options, args[0], &code);
+            if (run_dir) {
+                struct audit audit = {0};
+                struct err err = {0};
+                code = audit_code(audit_run(run_dir, &audit, &err));
+                audit_print(&audit, stdout);
+                if (err.code < 0) {
+                    command_fail(code, err.text);
+                }
+                audit_free(&audit);
+            }
+            free(run_dir);
+        }
+    }
+    options_free(options);
+    return code;
+}
+
+static int make_report(const struct options *options, const char *dir)
+{
+    struct report_result result = {0};
+    struct err err = {0};
+    int code = EXIT_OK;
+    if (report_comparison(dir, NULL, &result, &err) < 0) {
+        code = command_fail(EXIT_UNUSABLE, err.text);
+    } else {
+        printf("%s%s/compare.md\n", result.summary.data ? result.summary.data : "", dir);
+        if (result.failed > 0 || (result.sla_missed > 0 && options_bool(options, "require-sla"))) {
+            code = EXIT_BAD_RUN;
+        }
+    }
+    report_result_free(&result);
+    return code;
+}
+
+static int report_main(int argc, char *argv[])
+{
+    struct options *options = options_new(
+        "sluice report", "writes compare.md, compare.json and charts of a comparison again");
+    options_add(options, "Settings", place_options);
+    options_add(options, "Settings", report_options);
+    int code;
+    if (command_start(options, argc, argv, "COMPARISON", NULL, &code)) {
+        size_t count;
+        const char *const *args = options_args(options, &count);
+        if (count != 1) {
+            code = command_fail(EXIT_MISTAKE, "report takes the folder of one comparison");
+        } else {
+            char *dir = find_folder(options, args[0]);
+            code = dir ? make_report(options, dir) : EXIT_MISTAKE;
+            free(dir);
+        }
+    }
+    options_free(options);
+    return code;
+}
+
+static int trace_main(int argc, char *argv[])
+{
+    struct options *options =
+        options_new("sluice trace", "one task's life, from all files of a run, in order of time");
+    options_add(options, "Settings", place_options);
+    int code;
+    if (command_start(options, argc, argv, "RUN ID", NULL, &code)) {
+        size_t count;
+        const char *const *args = options_args(options, &count);
+        if (count != 2) {
+            code = command_fail(EXIT_MISTAKE, "trace takes the folder of one run and a task's id");
+        } else {
+            char *run_dir = find_run(options, args[0], &code);
+            struct err err = {0};
+            if (run_dir) {
+                int rc = trace_task(run_dir, args[1], stdout, &err);
+                code = rc == 0         ? EXIT_OK
+                       : rc == -EINVAL ? command_fail(EXIT_MISTAKE, err.text)
+                                       : command_fail(EXIT_UNUSABLE, err.text);
+            }
+            free(run_dir);
+        }
+    }
+    options_free(options);
+    return code;
+}
+
+const struct command command_audit = {
+    .name = "audit",
+    .summary = "audit one run again: ledger against main database",
+    .run = audit_main,
+};
+const struct command command_report = {
+    .name = "report",
+    .summary = "write the report of a comparison again",
+    .run = report_main,
+};
+const struct command command_trace = {
+    .name = "trace",
+    .summary = "tell one task's life from a run's files",
+    .run = trace_main,
+};

@@ -1,0 +1,488 @@
+/* sluice run SCENARIO: a comparison. Checks everything that can be checked, then makes the runs. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "command.h"
+#include "comparison.h"
+#include "keeper.h"
+#include "reports/report.h"
+#include "run.h"
+#include "state.h"
+
+static const struct option_spec run_options[] = {
+    {.name = "sink",
+     .type = OPTION_LIST,
+     .unit = "NAME",
+     .help = "a sink to run against; without: all there are (sluice sinks)"},
+    {.name = "set",
+     .type = OPTION_LIST,
+     .unit = "KEY=VALUE",
+     .help = "override a key of the scenario, such as load.rps=2000"},
+    {.name = "repeat",
+     .type = OPTION_INT,
+     .unit = "N",
+     .default_text = "1",
+     .min = 1,
+     .max = 100,
+     .help = "runs for each sink, the order of the sinks turned by one each time"},
+    {.name = "resume",
+     .type = OPTION_BOOL,
+     .help = "go on with the newest comparison of this very scenario: keep its complete runs, make "
+             "the others anew"},
+    {.name = "require-sla",
+     .type = OPTION_BOOL,
+     .help = "exit 1 also when a contender missed the SLA"},
+    {.name = "allow-unsafe",
+     .type = OPTION_BOOL,
+     .help = "run even though a server's settings void the comparison; every report says so"},
+    {.name = "drain-timeout",
+     .type = OPTION_DURATION,
+     .unit = "DURATION",
+     .help =
+         "longest wait for an empty sink after the load; without: a minute and twice what rows, "
+         "lanes and row delay need"},
+    {.name = "seed",
+     .type = OPTION_INT,
+     .unit = "N",
+     .help = "ids and bodies follow from it; without: a fresh one (the manifest says which)"},
+    {.name = NULL},
+};
+
+static const struct option_spec place_options[] = {
+    {.name = "runs",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .default_text = "runs",
+     .help = "where comparisons are kept"},
+    {.name = "state",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .help = "where servers and the WAL keep their data meanwhile, on the disk to be measured; "
+             "without: /var/tmp/sluice-state-<uid>"},
+    {.name = "keep-state", .type = OPTION_BOOL, .help = "leave that data there at the end"},
+    {.name = "daemons",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .help = "look there first for sluice-api, sluice-worker, sluice-sampler and sluice-loadgen"},
+    {.name = NULL},
+};
+
+enum { SINKS_MAX = 32 };
+
+struct choice {
+    const struct sink_driver *driver;
+    uint32_t fault_bits;
+};
+
+struct comparison {
+    const struct options *options;
+    struct scenario scenario;
+    struct choice choices[SINKS_MAX];
+    size_t choice_count;
+    unsigned repeat;
+    char *dir, *base;
+    char *daemons;
+    uint64_t seed;
+    bool resumed;
+    int exit_code;
+};
+
+/* ---- checks: nothing is started before they are through ---- */
+
+static int choose_sinks(struct comparison *comparison, struct err *err)
+{
+    size_t count;
+    const char *const *names = options_list(comparison->options, "sink", &count);
+    for (size_t i = 0; i < (count > 0 ? count : SINKS_MAX); i++) {
+        const struct sink_driver *driver = count > 0 ? sink_find(names[i]) : sink_drivers[i];
+        if (!driver && count == 0) {
+            break;
+        }
+        if (!driver) {
+            struct buf known = {0};
+            for (size_t k = 0; sink_drivers[k]; k++) {
+                buf_printf(&known, "%s%s", k > 0 ? ", " : "", sink_drivers[k]->name);
+            }
+            int rc = err_set(err, -EINVAL, "--sink %s: expected one of %s", names[i], known.data);
+            buf_free(&known);
+            return rc;
+        }
+        for (size_t k = 0; k < comparison->choice_count; k++) {
+            if (comparison->choices[k].driver == driver) {
+                return err_set(err, -EINVAL,
+                               "--sink %s: it is named twice; --repeat makes several "
+                               "runs",
+                               names[i]);
+            }
+        }
+        if (comparison->choice_count == SINKS_MAX) {
+            return err_set(err, -EINVAL, "--sink: at most %d", SINKS_MAX);
+        }
+        comparison->choices[comparison->choice_count++].driver = driver;
+    }
+    return 0;
+}
+
+static bool can_have(const struct sink_driver *driver, const struct scenario_fault *fault)
+{
+    switch (fault->who) {
+    case FAULT_WORKER:
+        return driver->flags & SINK_DRAINS;
+    case FAULT_SINK:
+        return server_for_sink(driver->name) != NULL;
+    case FAULT_API:
+    case FAULT_MAIN_DB:
+        break;
+    }
+    return true;
+}
+
+/* A control goes without the faults that it can't have; a contender must have them all. */
+static int assign_faults(struct comparison *comparison, struct err *err)
+{
+    const struct scenario *scenario = &comparison->scenario;
+    for (size_t i = 0; i < scenario->fault_count; i++) {
+        const struct scenario_fault *fault = &scenario->faults[i];
+        const struct choice *without = NULL;
+        bool anybody = false;
+        for (size_t k = 0; k < comparison->choice_count; k++) {
+            struct choice *choice = &comparison->choices[k];
+            if (can_have(choice->driver, fault)) {
+                choice->fault_bits |= UINT32_C(1) << i;
+                anybody = true;
+            } else if (!without || !(choice->driver->flags & SINK_CONTROL)) {
+                without = choice;
+            }
+        }
+        if (without && (!anybody || !(without->driver->flags & SINK_CONTROL))) {
+            return err_set(err, -EINVAL,
+                           "%s: the sink %s has no %s: expected a fault that it can have, or none "
+                           "(--set 'faults=[]')",
+                           fault->place, without->driver->name,
+                           fault->who == FAULT_SINK ? "server of its own" : "worker");
+        }
+    }
+    return 0;
+}
+
+static const struct option_spec *find_spec(const struct option_spec *table, const char *name)
+{
+    for (; table && table->name; table++) {
+        if (strcmp(table->name, name) == 0) {
+            return table;
+        }
+    }
+    return NULL;
+}
+
+/* Names, types and ranges of the scenario's `sink` settings, by the drivers' own tables. */
+static int check_sink_settings(const struct scenario *scenario, struct err *err)
+{
+    struct options *options = options_new("sluice", "");
+    sink_add_options(options);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < scenario->sink_count; i++) {
+        const struct scenario_sink_option *setting = &scenario->sink[i];
+        const struct option_spec *spec = find_spec(sink_common_options, setting->name);
+        for (size_t k = 0; !spec && sink_drivers[k]; k++) {
+            spec = find_spec(sink_drivers[k]->options, setting->name);
+        }
+        if (!spec) {
+            rc = err_set(err, -EINVAL, "%s: no sink has a setting \"%s\": sluice sinks lists them",
+                         setting->place, setting->name);
+        } else if (spec->type == OPTION_URL || (spec->unit && strcmp(spec->unit, "DIR") == 0)) {
+            rc = err_set(err, -EINVAL, "%s: sink.%s is chosen by sluice itself, for each run",
+                         setting->place, setting->name);
+        } else {
+            char *where = xasprintf("%s: sink.%s", setting->place, setting->name);
+            rc = options_set(options, setting->name, setting->text, where, err);
+            free(where);
+        }
+    }
+    options_free(options);
+    return rc;
+}
+
+static int read_scenario(struct comparison *comparison, struct err *err)
+{
+    size_t count, set_count;
+    const char *const *args = options_args(comparison->options, &count);
+    const char *const *sets = options_list(comparison->options, "set", &set_count);
+    if (count != 1) {
+        return err_set(err, -EINVAL,
+                       "run takes one scenario: sluice run quick, or the path of a "
+                       "file; sluice run --help says more");
+    }
+    char *file = scenario_find(args[0]);
+    if (!file) {
+        return err_set(err, -EINVAL,
+                       "%s: there is no such scenario: expected the path of a file, or "
+                       "a name such as quick, article, headroom, burst",
+                       args[0]);
+    }
+    int rc = scenario_load(&comparison->scenario, file, sets, set_count, err);
+    free(file);
+    return rc;
+}
+
+static int check(struct comparison *comparison, struct err *err)
+{
+    int rc = read_scenario(comparison, err);
+    if (rc == 0) {
+        rc = choose_sinks(comparison, err);
+    }
+    if (rc == 0) {
+        rc = check_sink_settings(&comparison->scenario, err);
+    }
+    if (rc == 0) {
+        rc = assign_faults(comparison, err);
+    }
+    const char *daemons = options_string(comparison->options, "daemons");
+    if (rc == 0 && daemons && !(comparison->daemons = realpath(daemons, NULL))) {
+        rc = err_set(err, -EINVAL, "--daemons %s: %s", daemons, strerror(errno));
+    }
+    return rc;
+}
+
+/* ---- the runs ---- */
+
+static uint64_t seed_of(const struct comparison *comparison, unsigned repeat)
+{
+    uint64_t seed;
+    if (comparison->resumed && comparison_seed(comparison->dir, repeat, &seed)) {
+        return seed;
+    }
+    /* One seed for all sinks of a repeat: they get the same ids and bodies. */
+    return (comparison->seed + repeat - 1) & INT64_MAX;
+}
+
+static void say_skipped_faults(const struct comparison *comparison, const struct choice *choice,
+                               const char *label)
+{
+    const struct scenario *scenario = &comparison->scenario;
+    for (size_t i = 0; i < scenario->fault_count; i++) {
+        if (!(choice->fault_bits >> i & 1)) {
+            printf("%s: has no %s, so the fault at %.0f s is left out\n", label,
+                   fault_who_names[scenario->faults[i].who],
+                   (double)scenario->faults[i].at_ns / 1e9);
+        }
+    }
+}
+
+/* Audits the run that is complete. A sink that is no control must pass. */
+static void judge(struct comparison *comparison, const char *run_dir, const char *label)
+{
+    struct audit audit = {0};
+    struct err err = {0};
+    enum audit_verdict verdict = audit_run(run_dir, &audit, &err);
+    bool tell_why = audit.why && (verdict == AUDIT_FAIL || verdict == AUDIT_VOID);
+    printf("%s: audit: %s: %lld acknowledged, %lld committed, %lld dead, %lld lost%s%s\n", label,
+           audit_verdict_name(verdict), (long long)audit.acknowledged, (long long)audit.committed,
+           (long long)audit.dead, (long long)audit.bad[AUDIT_LOST].count, tell_why ? ": " : "",
+           tell_why ? audit.why : "");
+    if (verdict == AUDIT_FAIL) {
+        comparison->exit_code = EXIT_BAD_RUN;
+    } else if (verdict == AUDIT_VOID && comparison->exit_code == EXIT_OK) {
+        comparison->exit_code = EXIT_UNUSABLE;
+    }
+    audit_free(&audit);
+    fflush(stdout);
+}
+
+/* One run. False: go no further. */
+static bool make_run(struct comparison *comparison, const struct choice *choice, unsigned repeat,
+                     const char *label)
+{
+    struct err err = {0};
+    const struct options *options = comparison->options;
+    char *dir = xasprintf("%s/%s/%u", comparison->dir, choice->driver->name, repeat);
+    enum comparison_run there = comparison_look(dir, &comparison->scenario, choice->fault_bits);
+    bool go_on = true;
+    if (there == COMPARISON_RUN_COMPLETE) {
+        printf("%s: complete already, kept\n", label);
+        judge(comparison, dir, label);
+        free(dir);
+        return true;
+    }
+    if (there == COMPARISON_RUN_OTHER) {
+        printf("%s: not complete, made anew\n", label);
+    }
+    say_skipped_faults(comparison, choice, label);
+    int rc = there == COMPARISON_RUN_OTHER ? file_remove_tree(dir, &err) : 0;
+    if (rc == 0) {
+        rc = file_mkdirs(dir, 0755, &err);
+    }
+    enum run_outcome outcome = RUN_FAILED;
+    if (rc == 0) {
+        int64_t drain_ns = options_is_set(options, "drain-timeout")
+                               ? options_duration_ns(options, "drain-timeout")
+                               : scenario_drain_timeout_ns(&comparison->scenario);
+        struct run_request request = {.scenario = &comparison->scenario,
+                                      .driver = choice->driver,
+                                      .fault_bits = choice->fault_bits,
+                                      .repeat = repeat,
+                                      .seed = seed_of(comparison, repeat),
+                                      .dir = dir,
+                                      .base = comparison->base,
+                                      .daemons = comparison->daemons,
+                                      .drain_timeout_ns = drain_ns,
+                                      .allow_unsafe = options_bool(options, "allow-unsafe"),
+                                      .keep_state = options_bool(options, "keep-state"),
+                                      .label = label};
+        outcome = run_perform(&request, &err);
+    }
+    if (outcome == RUN_COMPLETE) {
+        judge(comparison, dir, label);
+    } else {
+        go_on = false;
+        if (outcome == RUN_FAILED) {
+            fflush(stdout);
+            fprintf(stderr, "sluice: %s: %s\n", label, err.text);
+            comparison->exit_code = EXIT_UNUSABLE;
+        }
+    }
+    free(dir);
+    return go_on;
+}
+
+static void make_runs(struct comparison *comparison)
+{
+    unsigned number = 0, total = comparison->repeat * (unsigned)comparison->choice_count;
+    for (unsigned repeat = 1; repeat <= comparison->repeat; repeat++) {
+        for (size_t i = 0; i < comparison->choice_count; i++) {
+            /* Turned by one each time, so that no sink is always the first after a quiet minute. */
+            const struct choice *choice =
+                &comparison->choices[(i + repeat - 1) % comparison->choice_count];
+            char *label = xasprintf("[%u/%u] %s", ++number, total, choice->driver->name);
+            bool go_on = make_run(comparison, choice, repeat, label);
+            free(label);
+            if (!go_on) {
+                return;
+            }
+        }
+    }
+}
+
+static void report(struct comparison *comparison)
+{
+    struct report_result result = {0};
+    struct err err = {0};
+    int rc = report_comparison(comparison->dir, NULL, &result, &err);
+    if (rc < 0) {
+        fprintf(stderr, "sluice: the report could not be made: %s\n", err.text);
+        if (comparison->exit_code == EXIT_OK) {
+            comparison->exit_code = EXIT_UNUSABLE;
+        }
+    } else {
+        printf("\n%s\n%s/compare.md\n", result.summary.data ? result.summary.data : "",
+               comparison->dir);
+        if (result.failed > 0) {
+            comparison->exit_code = EXIT_BAD_RUN;
+        } else if (result.sla_missed > 0 && comparison->exit_code == EXIT_OK &&
+                   options_bool(comparison->options, "require-sla")) {
+            comparison->exit_code = EXIT_BAD_RUN;
+        }
+    }
+    report_result_free(&result);
+}
+
+/* ---- around them ---- */
+
+static int open_places(struct comparison *comparison, struct err *err)
+{
+    const struct options *options = comparison->options;
+    const char *runs = options_string(options, "runs");
+    struct account account;
+    int rc = account_for_servers(&account, err);
+    if (rc == 0) {
+        rc = state_base(options_string(options, "state"), &account, &comparison->base, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (options_bool(options, "resume")) {
+        comparison->dir = comparison_find(runs, &comparison->scenario);
+        comparison->resumed = comparison->dir != NULL;
+        if (!comparison->dir) {
+            printf("nothing to resume: %s holds no comparison of this very scenario\n", runs);
+        }
+    }
+    if (!comparison->dir) {
+        rc = comparison_create(runs, comparison->scenario.name, &comparison->dir, err);
+    }
+    if (rc == 0 && options_is_set(options, "seed")) {
+        comparison->seed = (uint64_t)options_int(options, "seed");
+    } else if (rc == 0 && getrandom(&comparison->seed, sizeof(comparison->seed), 0) < 0) {
+        comparison->seed = (uint64_t)clock_wall_us();
+    }
+    return rc;
+}
+
+static int compare(struct comparison *comparison)
+{
+    struct err err = {0};
+    if (open_places(comparison, &err) < 0) {
+        state_leave(comparison->base);
+        return command_fail(EXIT_UNUSABLE, err.text);
+    }
+    printf("%s: %zu sinks, %u run%s each, %.0f s of load; results in %s\n",
+           comparison->scenario.name, comparison->choice_count, comparison->repeat,
+           comparison->repeat == 1 ? "" : "s",
+           (double)scenario_load_ns(&comparison->scenario) / 1e9, comparison->dir);
+    if (busy_enter(comparison->base)) {
+        fprintf(stderr, "sluice: WARNING: another sluice runs on this machine now; the figures of "
+                        "both are void, and the report says so\n");
+    }
+    make_runs(comparison);
+    int number = keeper_interrupted();
+    if (number) {
+        comparison->exit_code = 128 + number;
+        fprintf(stderr,
+                "sluice: interrupted; all that was started is stopped; --resume goes on "
+                "with %s\n",
+                comparison->dir);
+    } else {
+        report(comparison);
+    }
+    state_leave(comparison->base);
+    return comparison->exit_code;
+}
+
+static int run_main(int argc, char *argv[])
+{
+    struct options *options =
+        options_new("sluice run", "compares sinks: the same load and faults against each, every "
+                                  "task counted, one report");
+    options_add(options, "Runs", run_options);
+    options_add(options, "Places", place_options);
+    struct comparison comparison = {.options = options};
+    int code;
+    if (command_start(options, argc, argv, "SCENARIO [--sink NAME]... [--set KEY=VALUE]...", NULL,
+                      &code)) {
+        struct err err = {0};
+        comparison.repeat = (unsigned)options_int(options, "repeat");
+        int rc = check(&comparison, &err);
+        if (rc < 0) {
+            code = command_fail(EXIT_MISTAKE, err.text);
+        } else {
+            keeper_enter();
+            code = compare(&comparison);
+        }
+    }
+    scenario_free(&comparison.scenario);
+    free(comparison.dir);
+    free(comparison.daemons);
+    options_free(options);
+    return code;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .summary = "run a scenario against sinks, audit and report",
+    .run = run_main,
+};

@@ -1,0 +1,28 @@
+/* comparison.h: the folder of a comparison, and which of its runs are there already. */
+#ifndef SLUICE_RUNNER_COMPARISON_H
+#define SLUICE_RUNNER_COMPARISON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "scenario.h"
+
+/* Makes RUNS/<scenario>-<time>/ (with -2, -3 ... when that is taken). *dir is absolute; free it. */
+int comparison_create(const char *runs, const char *scenario_name, char **dir, struct err *err);
+
+/* The newest folder of that scenario in RUNS that holds a run with the very same scenario, whatever
+ * its outcome. NULL: none. Free it. */
+char *comparison_find(const char *runs, const struct scenario *scenario);
+
+enum comparison_run { COMPARISON_RUN_ABSENT, COMPARISON_RUN_OTHER, COMPARISON_RUN_COMPLETE };
+
+/* What lies in a run's folder: nothing; one that is not complete, or of another scenario
+ * (fault_bits included); a complete one. */
+enum comparison_run comparison_look(const char *run_dir, const struct scenario *scenario,
+                                    uint32_t fault_bits);
+
+/* The seed that runs of this repeat in the folder have, if there are any. */
+bool comparison_seed(const char *dir, unsigned repeat, uint64_t *seed);
+
+#endif

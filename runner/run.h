@@ -1,0 +1,132 @@
+/* run.h: one run: one scenario against one sink, once. Shared by the files that make it up:
+ *
+ *   run.c           the order of things, from the first folder to main.tsv
+ *   run_parts.c     the parts (servers, daemons): start, watch, restart
+ *   run_faults.c    what befalls them, on schedule or from outside
+ *   run_probe.c     one task the whole way before the load begins
+ *   run_manifest.c  manifest.json
+ *
+ * A struct one_run lives from run_perform's begin to its end; one thread does all of it.
+ */
+#ifndef SLUICE_RUNNER_RUN_H
+#define SLUICE_RUNNER_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/options.h"
+#include "metrics/metrics.h"
+#include "process.h"
+#include "scenario.h"
+#include "server.h"
+#include "sink/sink.h"
+
+/* What the command decides; borrowed, unchanged during a run. */
+struct run_request {
+    const struct scenario *scenario;
+    const struct sink_driver *driver;
+    uint32_t fault_bits; /* which of the scenario's faults this sink can have */
+    unsigned repeat;     /* from 1 */
+    uint64_t seed;
+    const char *dir;     /* the run's folder, absolute; is there and empty */
+    const char *base;    /* where state lies (state.h) */
+    const char *daemons; /* folder searched for sluice-api ... before our own; or NULL */
+    int64_t drain_timeout_ns;
+    bool allow_unsafe, keep_state;
+    const char *label; /* "[1/3] wal", for messages */
+};
+
+enum run_outcome { RUN_COMPLETE, RUN_INTERRUPTED, RUN_FAILED };
+
+/* Does all of it. On RUN_FAILED err holds one sentence. Whatever the outcome, nothing runs any
+ * more, no state is left (unless keep_state), and the folder's manifest says how it ended. */
+enum run_outcome run_perform(const struct run_request *request, struct err *err);
+
+/* ---- between the files ---- */
+
+enum part_id { PART_API, PART_WORKER, PART_SINK, PART_MAIN_DB, PART_SAMPLER, PART_LOADGEN };
+enum { PART_COUNT = 6 };
+
+enum part_state {
+    PART_ABSENT,   /* this run has none */
+    PART_STARTING, /* started, not ready yet */
+    PART_UP,
+    PART_DOWN,     /* a fault took it; comes back at back_ns */
+    PART_PAUSED,   /* stopped by SIGSTOP until back_ns */
+    PART_FINISHED, /* was asked to end, or did so by itself at the end of its work */
+};
+
+struct part {
+    enum part_id id;
+    const char *who;
+    enum part_state state;
+    struct server server;   /* PART_SINK, PART_MAIN_DB */
+    struct process process; /* the others */
+    unsigned incarnation;   /* from 1 */
+    int listen_port, admin_port;
+    bool in_fault;            /* a fault event was written, and no recovered event yet */
+    enum fault_do fault_what; /* of that fault */
+    int64_t back_ns;          /* PART_DOWN, PART_PAUSED: when it comes back */
+    int64_t deadline_ns;      /* PART_STARTING: ready by then */
+    unsigned outside_deaths;
+    unsigned start_failures; /* in a row, after a fault */
+};
+
+struct sink_setting {
+    const char *name;
+    char *text;
+};
+
+struct one_run {
+    const struct run_request *request;
+    struct part parts[PART_COUNT];
+    char *state_dir;
+    struct options *sink_options; /* for the driver's functions in this process */
+    struct sink_setting settings[SCENARIO_SINK_MAX + 8]; /* the same, as the daemons' flags */
+    size_t setting_count;
+    struct sink *probe;
+    struct metrics *metrics; /* runner.jsonl */
+    struct metrics_event event;
+    char main_version[96];
+    struct buf unsafe, unverified; /* JSON array elements */
+    struct buf servers;            /* JSON array elements */
+    int64_t load_start_ns;         /* monotonic; 0 before */
+    int64_t start_us, load_end_us, end_us;
+    uint32_t faults_done;
+};
+
+/* run_parts.c */
+int part_start(struct one_run *run, enum part_id id, struct err *err);
+int part_start_server(struct one_run *run, enum part_id id, const struct server_kind *kind,
+                      struct err *err);
+struct process *part_process(struct part *part);
+/* 0: it answers that it is ready; -EAGAIN: not yet; -ECHILD: it died (err). */
+int part_poll_ready(struct one_run *run, struct part *part, struct err *err);
+int part_wait_ready(struct one_run *run, enum part_id id, int timeout_ms, struct err *err);
+void part_stop(struct one_run *run, enum part_id id); /* in order; SIGKILL if it must be */
+void parts_stop_all(struct one_run *run, bool quickly);
+void part_write_pid(struct one_run *run, struct part *part);
+void part_forget_pid(struct one_run *run, struct part *part);
+bool part_admin_ready(const struct part *part); /* GET /readyz says 200 */
+
+/* run_faults.c: does what is due by now; writes fault and recovered events. -ECHILD and a sentence
+ * when a part died of itself. next_ns: when to call again at the latest (monotonic). */
+int faults_step(struct one_run *run, int64_t *next_ns, struct err *err);
+bool faults_pending(const struct one_run *run); /* is one in progress or still to come? */
+
+/* run_probe.c */
+int probe_task(struct one_run *run, struct err *err);
+
+/* run_manifest.c */
+int manifest_write(const struct one_run *run, const char *outcome, const char *why,
+                   struct err *err);
+void json_item(struct buf *list, const char *text); /* appends a string to a list of items */
+
+/* run.c: a line for the person: "[1/3] wal: text". */
+void run_say(const struct one_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void run_event(struct one_run *run, const char *name, const char *what, const char *who);
+
+#endif
