@@ -75,6 +75,15 @@ int64_t wal_walk_find_header(struct wal_walk *walk, uint64_t from);
 void wal_walk_record(struct wal_walk *walk, uint64_t lsn, const unsigned char **bytes,
                      uint32_t *length);
 
+/* seek.c. Opens the next segment that holds a valid batch: 1: it is at that batch; 0: none does. */
+int wal_seek_next_segment(struct wal_walk *walk, struct wal_err *err);
+/* Brings the walk, which is at or before it, to the batch that holds *lsn; that record must be
+ * durable. 1: it is there. *lsn may become a higher one: the numbers between were never used.
+ * -EBADMSG: it isn't where it must be; others: could not read. */
+int wal_seek(struct wal_walk *walk, uint64_t *lsn, struct wal_err *err);
+/* Before the oldest segment there is. */
+void wal_seek_oldest(struct wal_walk *walk);
+
 /* The cursor file. 1: *slot is the newest valid one; 0: none is; *exists tells if there is a file.
  */
 int wal_cursor_read(const struct wal_vfs *vfs, const char *dir, struct wal_cursor_slot *slot,

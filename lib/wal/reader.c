@@ -158,101 +158,14 @@ static int cursor_sync(struct wal_reader *reader)
     return 0;
 }
 
-/* Opens the next segment that holds a valid batch. 1: it is at that batch; 0: there is none. */
-static int next_segment(struct wal_reader *reader, struct wal_walk *walk)
-{
-    struct wal_numbers numbers = {0};
-    uint64_t current = walk->file >= 0 ? walk->header.number : 0;
-    bool any = walk->file >= 0;
-    int result = wal_list_segments(reader->vfs, reader->dir, &numbers);
-    if (result < 0) {
-        wal_fail(&reader->problem, result, "Cannot list the folder %s: %s", reader->dir,
-                 strerror(-result));
-        goto out;
-    }
-    for (size_t i = 0; i < numbers.count; i++) {
-        if (any && numbers.list[i] <= current) {
-            continue;
-        }
-        result = wal_walk_open(walk, numbers.list[i], &reader->problem);
-        if (result == 1) {
-            result = wal_walk_load(walk);
-        }
-        if (result == -ENOENT) {
-            result = 0; /* removed since it was listed */
-        }
-        if (result != 0) {
-            goto out;
-        }
-    }
-
-out:
-    wal_numbers_free(&numbers);
-    return result;
-}
-
-static int damaged(struct wal_reader *reader, uint64_t lsn, uint64_t number, uint64_t offset,
-                   enum wal_place place)
-{
-    char path[WAL_PATH_BYTES];
-    wal_segment_path(path, reader->dir, number);
-    return wal_fail(&reader->problem, -EBADMSG, "%s at %llu: %s, where the durable record %llu was",
-                    path, (unsigned long long)offset, wal_place_text(place),
-                    (unsigned long long)lsn);
-}
-
-/*
- * Brings the walk to the batch that holds *lsn. 1: it is there. *lsn may become a higher one: the
- * numbers between were never used. -EBADMSG: it isn't where it must be; others: could not read.
- */
-static int find(struct wal_reader *reader, struct wal_walk *walk, uint64_t *lsn)
-{
-    uint64_t number = walk->file >= 0 ? walk->header.number : 0;
-    uint64_t offset = walk->offset;
-    enum wal_place place = WAL_PLACE_ZERO;
-    for (;;) {
-        int result = walk->file >= 0 ? wal_walk_load(walk) : 0;
-        if (result == 0) {
-            number = walk->file >= 0 ? walk->header.number : 0;
-            offset = walk->offset;
-            place = walk->place;
-            result = next_segment(reader, walk);
-            if (result == 0) {
-                return damaged(reader, *lsn, number, offset, place);
-            }
-        }
-        if (result < 0) {
-            return result;
-        }
-        if (walk->batch.first_lsn > *lsn) {
-            if (walk->batch.durable_lsn >= *lsn) {
-                return damaged(reader, *lsn, number, offset, place);
-            }
-            *lsn = walk->batch.first_lsn;
-        }
-        if (*lsn <= wal_batch_last_lsn(&walk->batch)) {
-            return 1;
-        }
-        wal_walk_next(walk);
-    }
-}
-
-static void rewind_walk(struct wal_reader *reader, struct wal_walk *walk)
-{
-    uint64_t read_bytes = walk->read_bytes;
-    wal_walk_free(walk);
-    wal_walk_init(walk, reader->vfs, reader->dir);
-    walk->read_bytes = read_bytes;
-}
-
 /* The cursor's place is a hint; only the numbers count. */
 static int find_new(struct wal_reader *reader, uint64_t *lsn)
 {
-    int result = find(reader, &reader->new, lsn);
+    int result = wal_seek(&reader->new, lsn, &reader->problem);
     if (result == -EBADMSG && !reader->hint_proven) {
         reader->hint_proven = true;
-        rewind_walk(reader, &reader->new);
-        result = find(reader, &reader->new, lsn);
+        wal_seek_oldest(&reader->new);
+        result = wal_seek(&reader->new, lsn, &reader->problem);
     }
     if (result == 1) {
         reader->hint_proven = true;
@@ -267,9 +180,9 @@ static int find_new(struct wal_reader *reader, uint64_t *lsn)
 static int start_at_oldest(struct wal_reader *reader)
 {
     uint64_t next = atomic_load(&reader->shared->durable_lsn) + 1;
-    rewind_walk(reader, &reader->new);
+    wal_seek_oldest(&reader->new);
     reader->hint_proven = true;
-    int result = next_segment(reader, &reader->new);
+    int result = wal_seek_next_segment(&reader->new, &reader->problem);
     if (result < 0) {
         return result == -EBADMSG ? reader_break(reader, result) : result;
     }
@@ -278,7 +191,7 @@ static int start_at_oldest(struct wal_reader *reader)
         next = reader->new.batch.first_lsn;
         reader->next_position = reader->new.batch.position;
     } else {
-        rewind_walk(reader, &reader->new); /* it may be past where the first record will be */
+        wal_seek_oldest(&reader->new); /* it may be past where the first record will be */
     }
     atomic_store(&reader->next_lsn, next);
     return 0;
@@ -301,7 +214,7 @@ static int start_at_cursor(struct wal_reader *reader)
         wal_walk_to(&reader->new, slot->offset);
         return 0;
     }
-    rewind_walk(reader, &reader->new);
+    wal_seek_oldest(&reader->new);
     return 0;
 }
 
@@ -400,12 +313,12 @@ static int deliver_again(struct wal_reader *reader, struct wal_range *range,
         if (result == 1) {
             wal_walk_to(walk, range->offset);
         } else if (result == 0 || result == -ENOENT) {
-            rewind_walk(reader, walk); /* the record itself is in a later one */
+            wal_seek_oldest(walk); /* the record itself is in a later one */
         } else {
             return result == -EBADMSG ? reader_break(reader, result) : result;
         }
     }
-    int result = find(reader, walk, &lsn);
+    int result = wal_seek(walk, &lsn, &reader->problem);
     if (result == -EBADMSG) {
         return reader_break(reader, result);
     }

@@ -49,7 +49,7 @@ static const char *base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-static int name_get(const struct sim_name *names, const char *name)
+int sim_name_get(const struct sim_name *names, const char *name)
 {
     for (int i = 0; i < SIM_NAMES; i++) {
         if (names[i].file >= 0 && strcmp(names[i].name, name) == 0) {
@@ -59,7 +59,7 @@ static int name_get(const struct sim_name *names, const char *name)
     return -1;
 }
 
-static void name_set(struct sim_name *names, const char *name, int file)
+void sim_name_set(struct sim_name *names, const char *name, int file)
 {
     for (int i = 0; i < SIM_NAMES; i++) {
         if (names[i].file >= 0 && strcmp(names[i].name, name) == 0) {
@@ -80,10 +80,10 @@ static void name_set(struct sim_name *names, const char *name, int file)
 static void apply(struct sim_name *names, const struct sim_change *change)
 {
     if (change->from[0] != '\0') {
-        name_set(names, change->from, -1);
+        sim_name_set(names, change->from, -1);
     }
     if (change->to[0] != '\0') {
-        name_set(names, change->to, change->file);
+        sim_name_set(names, change->to, change->file);
     }
 }
 
@@ -139,7 +139,7 @@ static void file_drop(struct sim_file *file)
 }
 
 /* Files without a name (in the cache or on the disk) and without a handle are gone. */
-static void collect(struct sim *sim)
+void sim_collect(struct sim *sim)
 {
     for (int i = 0; i < SIM_FILES; i++) {
         struct sim_file *file = &sim->files[i];
@@ -164,7 +164,7 @@ static void collect(struct sim *sim)
     }
 }
 
-static void set_size(struct sim_file *file, size_t size)
+void sim_set_size(struct sim_file *file, size_t size)
 {
     reserve(file, size);
     if (size < file->size) {
@@ -184,7 +184,7 @@ static int sim_open(const struct wal_vfs *vfs, const char *path, unsigned flags)
     if (result < 0) {
         return result;
     }
-    int file = name_get(sim->names, name);
+    int file = sim_name_get(sim->names, name);
     if (file < 0) {
         if ((flags & WAL_OPEN_CREATE) == 0) {
             return -ENOENT;
@@ -196,14 +196,14 @@ static int sim_open(const struct wal_vfs *vfs, const char *path, unsigned flags)
         change_add(sim, "", name, file);
     }
     if (flags & WAL_OPEN_TRUNCATE) {
-        set_size(&sim->files[file], 0);
+        sim_set_size(&sim->files[file], 0);
     }
     for (int handle = 0; handle < SIM_HANDLES; handle++) {
         if (sim->handles[handle].file < 0) {
             sim->handles[handle].file = file;
             sim->handles[handle].write = (flags & WAL_OPEN_WRITE) != 0;
             sim->handles[handle].lock = false;
-            collect(sim);
+            sim_collect(sim);
             return handle;
         }
     }
@@ -217,7 +217,7 @@ static int sim_close(const struct wal_vfs *vfs, int handle)
         sim->files[sim->handles[handle].file].locked = false;
     }
     sim->handles[handle].file = -1;
-    collect(sim);
+    sim_collect(sim);
     return 0;
 }
 
@@ -321,7 +321,7 @@ static int sim_truncate(const struct wal_vfs *vfs, int handle, uint64_t size)
     struct sim *sim = of(vfs);
     int result = enter(sim, SIM_TRUNCATE);
     if (result == 0) {
-        set_size(file_of(sim, handle), (size_t)size);
+        sim_set_size(file_of(sim, handle), (size_t)size);
     }
     return result;
 }
@@ -341,7 +341,7 @@ static int sim_allocate(const struct wal_vfs *vfs, int handle, uint64_t size)
         if (!has_room(sim, size - file->size)) {
             return -ENOSPC;
         }
-        set_size(file, (size_t)size);
+        sim_set_size(file, (size_t)size);
     }
     return 0;
 }
@@ -387,7 +387,7 @@ static int sim_sync_dir(const struct wal_vfs *vfs, const char *path)
         apply(sim->disk_names, &sim->changes[i]);
     }
     sim->change_count = 0;
-    collect(sim);
+    sim_collect(sim);
     return 0;
 }
 
@@ -410,7 +410,7 @@ static int sim_rename(const struct wal_vfs *vfs, const char *from, const char *t
 {
     struct sim *sim = of(vfs);
     int result = enter(sim, SIM_RENAME);
-    int file = name_get(sim->names, base_name(from));
+    int file = sim_name_get(sim->names, base_name(from));
     if (result < 0) {
         return result;
     }
@@ -418,7 +418,7 @@ static int sim_rename(const struct wal_vfs *vfs, const char *from, const char *t
         return -ENOENT;
     }
     change_add(sim, base_name(from), base_name(to), file);
-    collect(sim);
+    sim_collect(sim);
     return 0;
 }
 
@@ -429,11 +429,11 @@ static int sim_unlink(const struct wal_vfs *vfs, const char *path)
     if (result < 0) {
         return result;
     }
-    if (name_get(sim->names, base_name(path)) < 0) {
+    if (sim_name_get(sim->names, base_name(path)) < 0) {
         return -ENOENT;
     }
     change_add(sim, base_name(path), "", -1);
-    collect(sim);
+    sim_collect(sim);
     return 0;
 }
 
@@ -596,7 +596,7 @@ void sim_kill(struct sim *sim)
     }
     sim->dead = false;
     sim->cut_after = 0;
-    collect(sim);
+    sim_collect(sim);
 }
 
 static void cut_file(struct sim *sim, struct sim_file *file)
@@ -654,71 +654,5 @@ void sim_power_cut(struct sim *sim)
         uint32_t one[2] = {1, 1};
         memcpy(shared->memory, one, sizeof one);
     }
-    collect(sim);
-}
-
-struct sim_file *sim_find(struct sim *sim, const char *name)
-{
-    int file = name_get(sim->names, name);
-    return file < 0 ? NULL : &sim->files[file];
-}
-
-void sim_poke(struct sim *sim, const char *name, size_t offset, const void *bytes, size_t count)
-{
-    struct sim_file *file = sim_find(sim, name);
-    assert(file != NULL && offset + count <= file->size);
-    memcpy(file->cache + offset, bytes, count);
-    memcpy(file->disk + offset, bytes, count);
-}
-
-void sim_cut(struct sim *sim, const char *name, size_t size)
-{
-    struct sim_file *file = sim_find(sim, name);
-    assert(file != NULL);
-    set_size(file, size);
-    if (file->capacity > 0) {
-        memcpy(file->disk, file->cache, file->capacity);
-    }
-    file->disk_size = size;
-}
-
-void sim_remove(struct sim *sim, const char *name)
-{
-    name_set(sim->names, name, -1);
-    name_set(sim->disk_names, name, -1);
-    collect(sim);
-}
-
-void sim_copy_file(struct sim *sim, const char *from, const char *to)
-{
-    struct sim_file *source = sim_find(sim, from);
-    assert(source != NULL);
-    int file;
-    for (file = 0; sim->files[file].used; file++) {
-        assert(file < SIM_FILES - 1);
-    }
-    struct sim_file *target = &sim->files[file];
-    target->used = true;
-    set_size(target, source->size);
-    if (source->size > 0) {
-        memcpy(target->cache, source->cache, source->size);
-        memcpy(target->disk, source->cache, source->size);
-    }
-    target->disk_size = target->size;
-    name_set(sim->names, to, file);
-    name_set(sim->disk_names, to, file);
-    collect(sim);
-}
-
-unsigned sim_count(struct sim *sim, const char *suffix)
-{
-    unsigned count = 0;
-    for (int i = 0; i < SIM_NAMES; i++) {
-        size_t length = strlen(sim->names[i].name);
-        if (sim->names[i].file >= 0 && length >= strlen(suffix) &&
-            strcmp(sim->names[i].name + length - strlen(suffix), suffix) == 0) {
-            count++;
-        }
-    }
-    return count;
+    sim_collect(sim);
 }

@@ -113,4 +113,10 @@ void sim_remove(struct sim *sim, const char *name);
 void sim_copy_file(struct sim *sim, const char *from, const char *to);
 unsigned sim_count(struct sim *sim, const char *suffix);
 
+/* Within the simulator. */
+int sim_name_get(const struct sim_name *names, const char *name); /* -1: none */
+void sim_name_set(struct sim_name *names, const char *name, int file);
+void sim_set_size(struct sim_file *file, size_t size);
+void sim_collect(struct sim *sim);
+
 #endif
