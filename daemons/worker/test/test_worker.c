@@ -335,6 +335,9 @@ static void stops_while_the_main_db_sleeps(void **state)
     assert_true(asleep >= 2);
     assert_int_equal(end_worker(fixture, SIGTERM), 0);
     assert_int_equal(backlog(fixture), 50); /* nothing was acknowledged */
+    char *log = read_file(fixture, "worker.log");
+    assert_null(strstr(log, "does not end")); /* cancelled, and not just left behind */
+    free(log);
     assert_int_equal(testdb_int(&fixture->db, "SELECT count(*) FROM task"), 0);
 }
 

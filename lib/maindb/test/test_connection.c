@@ -1,5 +1,5 @@
 /* Oracle: pg_stat_activity for what goes on in the server, the table for what was stored, and a
- * small proxy for what was on the wire. Times are only waited for, never judged: the row delays
+ * proxy for what was on the wire. Times are only waited for, never judged: the row delays
  * here are far longer than the test's own time limit, so that a statement that is not ended is
  * seen. */
 #include <setjmp.h>
@@ -7,23 +7,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <arpa/inet.h>
 #include <cmocka.h>
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "maindb/maindb.h"
+#include "proxy.h"
 #include "testdb.h"
 
 #define FOREVER_S 1000.0
@@ -127,6 +125,10 @@ static void cancel_ends_the_statement(void **state)
     assert_int_equal(testdb_int(&db, "SELECT count(*) FROM task"), 0);
     commit_thread(&committer); /* still readable: nothing begins */
     assert_int_equal(committer.rc, -ECANCELED);
+    testdb_run(&db, "SELECT task_set_row_delay(0)");
+    committer.wait.cancel_fd = -1;
+    commit_thread(&committer); /* and the object is as good as new */
+    assert_int_equal(committer.rc, 0);
     maindb_close(committer.main);
     close(cancel_fd);
 }
@@ -193,88 +195,18 @@ static void a_killed_clients_statement_ends(void **state)
     maindb_close(committer.main);
 }
 
-/* A proxy that hands COMMIT on, and keeps the server's answer to it for itself. */
-struct proxy {
-    pthread_t thread;
-    int listener;
-    int port;
-    int server_port;
-    int lost; /* answers kept back */
-};
-
-static int pump(int from, int to, char *bytes, size_t size, ssize_t *len)
-{
-    *len = recv(from, bytes, size, 0);
-    return *len > 0 && (to < 0 || send(to, bytes, (size_t)*len, MSG_NOSIGNAL) == *len) ? 0 : -1;
-}
-
-static void *proxy_thread(void *arg)
-{
-    struct proxy *proxy = arg;
-    int client = accept(proxy->listener, NULL, NULL);
-    int server = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)proxy->server_port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    connect(server, (struct sockaddr *)&address, sizeof(address));
-    static char bytes[65536];
-    ssize_t len;
-    bool committing = false;
-    struct pollfd polled[] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
-    while (poll(polled, 2, 20000) > 0) {
-        if (polled[0].revents) {
-            if (pump(client, server, bytes, sizeof(bytes), &len) < 0) {
-                break;
-            }
-            committing = committing ||
-                         memmem(bytes, (size_t)len, "COMMIT", 7 /* its NUL too: not COMMITTED */);
-        }
-        if (polled[1].revents) {
-            if (pump(server, committing ? -1 : client, bytes, sizeof(bytes), &len) < 0) {
-                break;
-            }
-            if (committing) {
-                proxy->lost++;
-                break;
-            }
-        }
-    }
-    close(client);
-    close(server);
-    return NULL;
-}
-
-static void proxy_start(struct proxy *proxy)
-{
-    proxy->server_port = atoi(PQport(db.conn));
-    proxy->lost = 0;
-    proxy->listener = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t address_bytes = sizeof(address);
-    assert_int_equal(bind(proxy->listener, (struct sockaddr *)&address, address_bytes), 0);
-    assert_int_equal(listen(proxy->listener, 1), 0);
-    getsockname(proxy->listener, (struct sockaddr *)&address, &address_bytes);
-    proxy->port = ntohs(address.sin_port);
-    assert_int_equal(pthread_create(&proxy->thread, NULL, proxy_thread, proxy), 0);
-}
-
 static void a_lost_commit_answer_is_a_retry(void **state)
 {
     (void)state;
     struct proxy proxy;
-    proxy_start(&proxy);
-    char *url = xasprintf("%s host='127.0.0.1' port='%d' sslmode=disable gssencmode=disable",
-                          db.url, proxy.port);
+    proxy_start(&proxy, &db, "COMMIT", sizeof("COMMIT")); /* its NUL too: not COMMITTED */
     struct maindb *main = NULL;
     struct maindb_result result;
-    assert_int_equal(maindb_open(&main, url, "test", NULL), 0);
+    assert_int_equal(maindb_open(&main, proxy.url, "test", NULL), 0);
     assert_int_equal(maindb_commit(main, &one_task, 1, &plain_wait, &result, NULL), -EAGAIN);
-    pthread_join(proxy.thread, NULL);
-    close(proxy.listener);
-    assert_int_equal(proxy.lost, 1);
+    assert_int_equal(proxy_end(&proxy), 1);
     assert_int_equal(testdb_has(&db, "task", &one_task), 1); /* it did commit */
     maindb_close(main);
-    free(url);
 
     assert_int_equal(maindb_open(&main, db.url, "test", NULL), 0);
     assert_int_equal(maindb_commit(main, &one_task, 1, &plain_wait, &result, NULL), 0);
@@ -305,7 +237,7 @@ static void bad_urls_are_told_apart(void **state)
         const char *says;
     } cases[] = {
         {"/no-such-database", -EPERM, "no-such-database"},
-        {"/s3cret", -EPERM, "***"}, /* the server repeats what it was sent */
+        {"/s3cret", -EPERM, "database \"***\" does not"}, /* the server repeats what it was sent */
         {"/postgres?user=no-such-user", -EPERM, "no-such-user"},
         {"/postgres?port=1", -EAGAIN, "refused"},
         {"/postgres?port=s3cret", -EINVAL, "not a Postgres URL"},

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "proxy.h"
 #include "sink/drivers.h"
 #include "testdb.h"
 
@@ -159,6 +160,31 @@ static void a_dropped_row_is_refused(void **state)
     assert_int_equal(outcome_of(fixture, &task), SINK_REFUSED);
 }
 
+/* The insert commits, and its answer never comes. */
+static void a_lost_answer_is_unknown(void **state)
+{
+    struct fixture *fixture = *state;
+    struct proxy proxy;
+    proxy_start(&proxy, &fixture->db, "INSERT INTO task", strlen("INSERT INTO task"));
+    struct options *options = options_for(proxy.url, "1");
+    struct sink *sink = NULL;
+    int outcome = -1;
+    struct task task = make(1, "body");
+    assert_int_equal(sink_direct.open(&sink, SINK_INGEST, options, NULL), 0);
+    for (int i = 0; i < 1000 && !sink_direct.ready(sink); i++) {
+        turn(sink);
+    }
+    assert_int_equal(sink_direct.submit(sink, &task, on_done, &outcome), 0);
+    for (int i = 0; i < 1000 && outcome < 0; i++) {
+        turn(sink);
+    }
+    sink_direct.close(sink, 0);
+    options_free(options);
+    assert_int_equal(proxy_end(&proxy), 1);
+    assert_int_equal(outcome, SINK_UNKNOWN);
+    assert_int_equal(testdb_has(&fixture->db, "task", &task), 1);
+}
+
 /* Three connections, nine tasks, a main DB that does not answer. */
 static void close_tells_wire_from_queue(void **state)
 {
@@ -224,6 +250,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(duplicates_and_conflicts, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_have_their_outcomes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_dropped_row_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lost_answer_is_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(close_tells_wire_from_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(without_a_server, setup, teardown),
     };
