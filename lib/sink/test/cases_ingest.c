@@ -162,10 +162,7 @@ static void close_with_work(struct contract *contract)
         sender_close(&sender, grace_ns < 0 ? contract->patience_ns : grace_ns);
         expect(grace_ns >= 0 || sender_outcomes(&sender, SINK_DURABLE) == sender.count,
                "close had time and did not wait for the outcomes");
-        all.sent = xrealloc(all.sent, (all.count + sender.count) * sizeof(*all.sent));
-        memcpy(all.sent + all.count, sender.sent, sender.count * sizeof(*all.sent));
-        all.count += sender.count;
-        free(sender.sent);
+        sender_take(&all, &sender);
     }
     if (contract->driver->flags & SINK_DRAINS || contract->world->look) {
         /* A sink's server may still work on what was given up: wait until it says the same twice.
@@ -188,10 +185,7 @@ static void reopen(struct contract *contract)
         sender_send_numbers(&sender, round * 50, 50);
         finish_and_close(&sender);
         expect_durable(&sender);
-        all.sent = xrealloc(all.sent, (all.count + sender.count) * sizeof(*all.sent));
-        memcpy(all.sent + all.count, sender.sent, sender.count * sizeof(*all.sent));
-        all.count += sender.count;
-        free(sender.sent);
+        sender_take(&all, &sender);
     }
     collect(contract, &store);
     check_stored(&all, &store, true);

@@ -115,6 +115,7 @@ void sender_step(struct sender *sender, int64_t longest_ns); /* one turn of the 
 void sender_finish(struct sender *sender);                   /* until all is settled */
 void sender_close(struct sender *sender, int64_t grace_ns);  /* then all is settled, once */
 void sender_free(struct sender *sender);                     /* after close */
+void sender_take(struct sender *all, struct sender *closed); /* moves what it sent over */
 size_t sender_outcomes(const struct sender *sender, enum sink_outcome outcome);
 
 /* The drain side with one lane. An ingest side should be open somewhere, as an API would be. */

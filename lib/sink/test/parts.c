@@ -170,12 +170,26 @@ void sender_step(struct sender *sender, int64_t longest_ns)
            "outcomes were there, and neither fd nor due_ns said so");
 }
 
-int sender_submit(struct sender *sender, const struct task *task)
+static void add_sent(struct sender *sender, struct sent *sent)
 {
     if (sender->count == sender->room) {
         sender->room = sender->room > 0 ? 2 * sender->room : 256;
-        sender->sent = xrealloc(sender->sent, sender->room * sizeof(*sender->sent));
+        sender->sent = xrealloc(sender->sent, sender->room * sizeof(struct sent *));
     }
+    sender->sent[sender->count++] = sent;
+}
+
+void sender_take(struct sender *all, struct sender *closed)
+{
+    for (size_t i = 0; i < closed->count; i++) {
+        add_sent(all, closed->sent[i]);
+    }
+    free(closed->sent);
+    *closed = (struct sender){0};
+}
+
+int sender_submit(struct sender *sender, const struct task *task)
+{
     struct sent *sent = xcalloc(1, sizeof(*sent));
     sent->sender = sender;
     sent->task = copy_task(task);
@@ -187,7 +201,7 @@ int sender_submit(struct sender *sender, const struct task *task)
     memset((void *)lent.body, 0xee, lent.body_bytes);
     free((void *)lent.body);
     if (rc == 0) {
-        sender->sent[sender->count++] = sent;
+        add_sent(sender, sent);
     } else {
         expect(rc == -EAGAIN || rc == -EIO, "submit said %s", strerror(-rc));
         free((void *)sent->task.body);
@@ -383,8 +397,8 @@ void check_stored(const struct sender *sender, struct store *store, bool exactly
 void helper_start(struct helper *helper, struct contract *contract,
                   void (*run)(struct contract *contract, int to_fd))
 {
-    int go[2];
-    int from[2];
+    int go[2] = {-1, -1};
+    int from[2] = {-1, -1};
     expect(pipe(go) == 0 && pipe(from) == 0, "no pipes: %s", strerror(errno));
     fcntl(from[1], F_SETPIPE_SZ, 4096); /* a helper does not run far ahead of its maker */
     helper->pid = fork();

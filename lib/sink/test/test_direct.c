@@ -127,7 +127,7 @@ static void errors_have_their_outcomes(void **state)
         {"57014", SINK_UNKNOWN, NULL},        {"58030", SINK_UNKNOWN, NULL},
         {"XX000", SINK_UNKNOWN, NULL},
     };
-    for (unsigned char i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         testdb_run(&fixture->db,
                    "CREATE OR REPLACE FUNCTION raises() RETURNS trigger LANGUAGE plpgsql AS "
                    "$$BEGIN RAISE EXCEPTION 'told to' USING ERRCODE = '%s'; END$$; CREATE OR "
