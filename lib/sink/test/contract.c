@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "sink_plain.h"
 
@@ -152,11 +153,9 @@ static void run_case(const struct contract_case *one)
     exit(0); /* not _exit: leaks are looked for here */
 }
 
-/* Returns the case's exit status; 128 and more: it was ended by a signal. */
+/* Returns the case's exit status. */
 static int run_apart(const struct contract_case *one)
 {
-    running = one;
-    fflush(stdout);
     pid_t pid = fork();
     if (pid < 0) {
         say_simply("FAIL", one->name, "no process: %s", strerror(errno));
@@ -186,6 +185,23 @@ static int run_apart(const struct contract_case *one)
         say_simply("FAIL", one->name, "exit status %d", code); /* a sanitizer's, for one */
     }
     return code == 0 || code == EXIT_SKIPPED ? code : EXIT_FAILED;
+}
+
+/* With a folder of its own, removed even if the case dies. */
+static int run_in_folder(const struct contract_case *one)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(contract.folder, sizeof(contract.folder), "%s/sluice-contract-XXXXXX",
+             tmp && *tmp ? tmp : "/var/tmp");
+    running = one;
+    fflush(stdout);
+    if (!mkdtemp(contract.folder)) {
+        say_simply("FAIL", one->name, "cannot make %s: %s", contract.folder, strerror(errno));
+        return EXIT_FAILED;
+    }
+    int code = run_apart(one);
+    file_remove_tree(contract.folder, NULL);
+    return code;
 }
 
 static bool wanted(const struct contract_case *one)
@@ -222,7 +238,7 @@ static void run_cases(const struct contract_case *cases, struct tally *tally)
             tally->excused++;
             continue;
         }
-        int code = run_apart(one);
+        int code = run_in_folder(one);
         if (code == EXIT_SKIPPED) {
             tally->skipped++;
             return;

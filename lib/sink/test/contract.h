@@ -32,6 +32,7 @@ struct contract {
     int64_t patience_ns; /* nothing happens for so long: a failure */
     size_t largest_bytes;
     uint64_t seed;
+    char folder[256]; /* this case's own, on a real disk; made and removed around it */
 };
 
 struct world {

@@ -2,13 +2,9 @@
 #include "contract.h"
 
 #include <libpq-fe.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "maindb/rows.h"
 #include "testdb.h"
 
@@ -43,24 +39,13 @@ static void unmake_nothing(struct contract *contract)
 
 const struct world world_any = {.make = make_any, .unmake = unmake_nothing};
 
-/* Sinks that are a folder: a new one each time, on the disk that TMPDIR names. */
-static char folder[256];
-
+/* Sinks that are a folder. */
 static void make_folder(struct contract *contract, const char *option)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/sluice-contract-XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
-    expect(mkdtemp(folder) != NULL, "cannot make %s", folder);
-    char *inside = xasprintf("%s/sink", folder);
+    char *inside = xasprintf("%s/sink", contract->folder);
     set_option(contract, option, inside);
     free(inside);
     run_setup(contract);
-}
-
-static void unmake_folder(struct contract *contract)
-{
-    (void)contract;
-    file_remove_tree(folder, NULL);
 }
 
 static void make_plain(struct contract *contract)
@@ -74,8 +59,8 @@ static void make_wal(struct contract *contract)
 }
 
 static const struct world world_plain = {
-    .sink = "plain", .make = make_plain, .unmake = unmake_folder};
-static const struct world world_wal = {.sink = "wal", .make = make_wal, .unmake = unmake_folder};
+    .sink = "plain", .make = make_plain, .unmake = unmake_nothing};
+static const struct world world_wal = {.sink = "wal", .make = make_wal, .unmake = unmake_nothing};
 
 /* The main DB is the sink: a database of its own, and its tables are what is stored. */
 static struct testdb main_db;
