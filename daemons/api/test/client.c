@@ -239,11 +239,12 @@ double metric(const struct server *server, const char *name)
     client_ask(server->admin, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", &response);
     assert_int_equal(response.code, 200);
     char *line = xasprintf("\n%s ", name);
-    const char *found = strstr(response.body.data, line);
+    const char *text = response.body.data ? response.body.data : "";
+    const char *found = strstr(text, line);
+    double value = found ? strtod(found + strlen(line), NULL) : 0;
     if (!found) {
-        fail_msg("no metric %s in: %s", name, response.body.data);
+        fail_msg("no metric %s in: %s", name, text);
     }
-    double value = strtod(found + strlen(line), NULL);
     free(line);
     response_free(&response);
     return value;
