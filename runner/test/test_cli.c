@@ -197,6 +197,8 @@ static void mistakes_start_nothing(void **state)
     EXPECT(2, "--daemons", "run", "quick", "--daemons", "/no/such", "--set", "faults=[]");
     EXPECT(2, "with takes the name of a server", "with");
     EXPECT(2, "with takes the name of a server", "with", "kafka", "--", "true");
+    EXPECT(2, "with takes the name of a server", "with", "wal", "--", "true");
+    EXPECT(2, "main-db is named twice", "with", "main-db", "main-db", "--", "true");
     EXPECT(2, "with needs a command", "with", "main-db");
     EXPECT(2, "with needs a command", "with", "main-db", "--");
     EXPECT(2, "there is no such folder", "audit", "no-such-run");
@@ -367,6 +369,42 @@ static void with_gives_back_the_commands_code(void **state)
     expect_nothing_left();
 }
 
+static void with_starts_several_servers(void **state)
+{
+    (void)state;
+    need_postgres();
+    EXPECT(0, "two servers", "with", "main-db", "ingest", "--state", "state", "--", "/bin/sh", "-c",
+           "test -S $SLUICE_TEST_MAIN_CONTROL && test -S $SLUICE_TEST_INGEST_CONTROL && "
+           "test -n \"$SLUICE_TEST_INGEST_URL\" && "
+           "test \"$SLUICE_TEST_INGEST_URL\" != \"$SLUICE_TEST_MAIN_URL\" && echo two servers");
+    expect_nothing_left();
+    assert_int_equal(count_files("state/*"), 0);
+}
+
+static void with_goes_on_without_a_missing_server(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SLUICE_POSTGRES_BIN", "/no/such/folder", 1), 0);
+    EXPECT(0, "WARNING: there is no server for main-db", "with", "main-db", "--missing-ok",
+           "--state", "state", "--", "/bin/sh", "-c", "test -z \"$SLUICE_TEST_MAIN_URL\"");
+    unsetenv("SLUICE_POSTGRES_BIN");
+    expect_nothing_left();
+    assert_int_equal(count_files("state/*"), 0);
+}
+
+static void with_needs_room_for_a_sockets_path(void **state)
+{
+    (void)state;
+    need_postgres();
+    char name[100];
+    memset(name, 'd', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    EXPECT(3, "a socket's path has at most 107 bytes", "with", "main-db", "--state", name, "--",
+           "true");
+    expect_nothing_left();
+    assert_int_equal(file_remove_tree(name, NULL), 0);
+}
+
 /* ---- whole runs ---- */
 
 static void runs_are_resumed(void **state)
@@ -437,6 +475,9 @@ int main(int argc, char *argv[])
         cmocka_unit_test(interrupted_runs_leave_nothing),
         cmocka_unit_test(killed_runs_leave_nothing),
         cmocka_unit_test(with_gives_back_the_commands_code),
+        cmocka_unit_test(with_starts_several_servers),
+        cmocka_unit_test(with_goes_on_without_a_missing_server),
+        cmocka_unit_test(with_needs_room_for_a_sockets_path),
         cmocka_unit_test(runs_are_resumed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
