@@ -8,8 +8,10 @@
 extern const struct sink_driver sink_memory;
 extern const struct sink_driver sink_direct;
 extern const struct sink_driver sink_wal;
+extern const struct sink_driver sink_ingest;
 
 /* For decorators, whose own tables must be constant. */
 extern const struct option_spec sink_wal_options[];
+extern const struct option_spec sink_ingest_options[];
 
 #endif

@@ -5,6 +5,9 @@ const struct sink_driver *const sink_drivers[] = {
 #ifdef SLUICE_HAVE_WAL
     &sink_wal,
 #endif
+#ifdef SLUICE_HAVE_INGEST
+    &sink_ingest,
+#endif
 #ifdef SLUICE_HAVE_DIRECT
     &sink_direct,
 #endif

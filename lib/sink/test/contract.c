@@ -62,6 +62,7 @@ static const struct {
     {NEED_KILL, "it does not promise to survive SIGKILL (no SINK_DURABLE_KILL)"},
     {NEED_CUT, "its world has no connections to cut"},
     {NEED_SERVER, "its world has no server to stop"},
+    {NEED_PAUSE, "its world has no server to pause"},
 };
 
 static unsigned abilities(void)
@@ -75,6 +76,7 @@ static unsigned abilities(void)
     able |= flags & SINK_DURABLE_KILL ? NEED_KILL : 0;
     able |= world->cut ? NEED_CUT : 0;
     able |= world->server_stop && world->server_start ? NEED_SERVER : 0;
+    able |= world->server_pause && world->server_resume ? NEED_PAUSE : 0;
     return able;
 }
 

@@ -47,6 +47,9 @@ struct world {
     /* For sinks with a server of their own: as if it were killed, and up again. NULL: cannot. */
     void (*server_stop)(struct contract *contract);
     void (*server_start)(struct contract *contract);
+    /* As if it hung: it takes connections and answers nothing. NULL: cannot. */
+    void (*server_pause)(struct contract *contract);
+    void (*server_resume)(struct contract *contract);
 };
 extern const struct world *const worlds[]; /* NULL-terminated */
 extern const struct world world_any;       /* for drivers without a world */
@@ -58,6 +61,7 @@ enum need {
     NEED_KILL = 1 << 3,    /* SINK_DURABLE_KILL */
     NEED_CUT = 1 << 4,
     NEED_SERVER = 1 << 5,
+    NEED_PAUSE = 1 << 6,
 };
 
 struct contract_case {

@@ -6,25 +6,37 @@
 #include <string.h>
 
 #include "maindb/rows.h"
+#include "server_control.h"
 #include "testdb.h"
+#include "worlds.h"
 
-static void set_option(struct contract *contract, const char *name, const char *text)
+void world_set_option(struct contract *contract, const char *name, const char *text)
 {
     struct err err = {0};
     int rc = options_set(contract->options, name, text, "the contract suite", &err);
     expect(rc == 0, "%s", err.text);
 }
 
-static void run_setup(struct contract *contract)
+void world_run_setup(struct contract *contract)
 {
     struct err err = {0};
     int rc = contract->driver->setup(contract->options, &err);
     expect(rc == 0, "setup: %d: %s", rc, err.text);
 }
 
+void world_control(const char *server, const char *command)
+{
+    struct err err = {0};
+    if (!server_can_be_controlled(server)) {
+        contract_skip("no hold of the server: run it below `sluice with`");
+    }
+    int rc = server_control(server, command, &err);
+    expect(rc == 0, "%s", err.text);
+}
+
 static void make_any(struct contract *contract)
 {
-    run_setup(contract);
+    world_run_setup(contract);
     if (contract->driver->flags & SINK_DRAINS) {
         struct store leftovers = {0};
         collect(contract, &leftovers);
@@ -43,9 +55,9 @@ const struct world world_any = {.make = make_any, .unmake = unmake_nothing};
 static void make_folder(struct contract *contract, const char *option)
 {
     char *inside = xasprintf("%s/sink", contract->folder);
-    set_option(contract, option, inside);
+    world_set_option(contract, option, inside);
     free(inside);
-    run_setup(contract);
+    world_run_setup(contract);
 }
 
 static void make_plain(struct contract *contract)
@@ -73,8 +85,8 @@ static void make_direct(struct contract *contract)
                       "`sluice with main-db --`");
     }
     testdb_open(&main_db, 0);
-    set_option(contract, "main-url", main_db.url);
-    run_setup(contract);
+    world_set_option(contract, "main-url", main_db.url);
+    world_run_setup(contract);
 }
 
 static void unmake_direct(struct contract *contract)
@@ -116,4 +128,4 @@ static const struct world world_direct = {.sink = "direct",
                                           .look = look_into_main,
                                           .cut = cut_main};
 
-const struct world *const worlds[] = {&world_plain, &world_wal, &world_direct, NULL};
+const struct world *const worlds[] = {&world_plain, &world_wal, &world_direct, &world_ingest, NULL};

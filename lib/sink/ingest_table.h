@@ -1,0 +1,22 @@
+/* ingest_table.h: the one table of the sink ingest: its name, set-up, check and removal.
+ *
+ * All block for a few seconds at most (connect timeout, then 15 s for a statement).
+ * Codes beside those of ingest_call.h: -EINVAL the URL or the name; -EEXIST: a table of that name
+ * is there with other columns; -EBUSY: the database is the main one.
+ */
+#ifndef SLUICE_SINK_INGEST_TABLE_H
+#define SLUICE_SINK_INGEST_TABLE_H
+
+#include "base/err.h"
+#include "base/options.h"
+
+/* --ingest-table, checked: begins with "sluice", small letters, digits and _ only, so that it may
+ * stand in a statement as it is. */
+int ingest_table_name(const char **name, const struct options *options, struct err *err);
+
+int ingest_table_setup(const struct options *options, struct err *err);
+int ingest_table_preflight(const struct options *options, struct err *err);
+/* Drops it, with all that is in it. */
+int ingest_table_remove(const struct options *options, struct err *err);
+
+#endif
