@@ -299,6 +299,7 @@ static int run_all(void)
     run_cases(ingest_cases, &tally);
     run_cases(drain_cases, &tally);
     run_cases(kill_cases, &tally);
+    run_cases(server_cases, &tally);
     printf("%s: %u passed, %u failed, %u excused (--seed=%llu)\n", contract.driver->name,
            tally.passed, tally.failed, tally.excused, (unsigned long long)contract.seed);
     if (tally.failed == 0 && tally.skipped > 0) {

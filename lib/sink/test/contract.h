@@ -69,7 +69,8 @@ struct contract_case {
     unsigned needs; /* enum need */
     void (*run)(struct contract *contract);
 };
-extern const struct contract_case ingest_cases[], drain_cases[], kill_cases[]; /* NULL-terminated */
+extern const struct contract_case ingest_cases[], drain_cases[], kill_cases[],
+    server_cases[]; /* NULL-terminated */
 
 /* Ends the case's process: failed, or skipped. */
 void contract_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));

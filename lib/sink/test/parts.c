@@ -308,6 +308,8 @@ size_t consumer_try(struct consumer *consumer, unsigned max, int wait_ms, struct
     expect(count <= (int)max, "fetch gave %d tasks, asked for %u", count, max);
     expect(count == 0 || (size_t)count == consumer->batch.count, "fetch says %d, its batch %zu",
            count, consumer->batch.count);
+    expect(consumer->batch.redelivered <= consumer->batch.count, "%u of %zu were redelivered",
+           consumer->batch.redelivered, consumer->batch.count);
     for (int i = 0; store && i < count; i++) {
         store_add(store, &consumer->batch.tasks[i]);
     }
