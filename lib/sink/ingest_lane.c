@@ -362,7 +362,9 @@ int ingest_lane_keep(struct sink_lane *base)
     if (lane->count == 0) {
         return 0;
     }
-    if (!is_up(lane) || PQconsumeInput(lane->link.conn) != 1 || PQflush(lane->link.conn) < 0) {
+    /* Twice: the first one may bring the server's last words, the second the end itself. */
+    if (!is_up(lane) || PQconsumeInput(lane->link.conn) != 1 ||
+        PQconsumeInput(lane->link.conn) != 1 || PQflush(lane->link.conn) < 0) {
         pg_drop(&lane->link);
         is_up(lane);
         return -ENOTCONN;

@@ -118,13 +118,13 @@ int ingest_send_open(struct ingest_send **out, const struct options *options, st
         send->connections[i].watched.fd = -1;
     }
     send->seed = (unsigned)clock_mono_ns();
-    /* The plan never depends on the arrays, so it is made once. The server gives up a statement
-     * about when its waiters do. */
+    /* The plan never depends on the arrays, so it is made once. The server gives a statement up
+     * before its waiters do: then they are told that it is not stored. */
     send->prepare_sql =
         xasprintf("SET plan_cache_mode = force_generic_plan; SET statement_timeout = %lld; "
                   "PREPARE %s (uuid[], bigint[], bytea[]) AS "
                   "INSERT INTO %s (id, accepted_us, body) SELECT * FROM unnest($1, $2, $3)",
-                  (long long)(send->deadline_ns / NS_PER_MS), statement_name, table);
+                  (long long)(send->deadline_ns / NS_PER_MS * 7 / 8), statement_name, table);
     ingest_watch_start(&send->watch, send->target, table, COUNT_SHORTEST_NS);
     send->watch_watched.fd = -1;
     *out = send;

@@ -92,6 +92,9 @@ struct sink_driver {
      * setting, value found, value wanted); -ENODATA: could not be read back, unverified (text says
      * what). */
     int (*preflight)(const struct options *options, struct err *err);
+    /* Takes away all that setup made (and all that is in it), and nothing else; nothing there: 0.
+     * NULL: it leaves nothing on a server. For servers that are not ours to throw away. */
+    int (*remove)(const struct options *options, struct err *err);
     /* Connects nothing yet, but takes local locks. -EBUSY: another process has it. */
     int (*open)(struct sink **sink, enum sink_role role, const struct options *options,
                 struct err *err);

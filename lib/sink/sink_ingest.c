@@ -214,6 +214,7 @@ const struct sink_driver sink_ingest = {
     .options = sink_ingest_options,
     .setup = ingest_table_setup,
     .preflight = ingest_table_preflight,
+    .remove = ingest_table_remove,
     .open = ingest_open,
     .close = ingest_close,
     .backlog = ingest_backlog,

@@ -210,6 +210,7 @@ static void batches_fill_by_one_rule(struct contract *contract)
     consumer_ack(&consumer);
     struct store rest = {0};
     fetch_all(&consumer, 35, 1000, &rest); /* more than there are: returns nevertheless */
+    expect(rest.count == 35, "of the last 35 tasks %zu came", rest.count);
     expect_empty(&consumer);
     consumer_close(&consumer);
     api_end(&api);
