@@ -1,0 +1,243 @@
+#include "sink/rabbit_queue.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define ACCEPTED_HEADER "accepted_us"
+
+enum {
+    VERSION_QUORUM = 30800,        /* the first with quorum queues */
+    VERSION_DELIVERY_LIMIT = 40000 /* from here on a limit of 20 drops, unless told otherwise */
+};
+
+static amqp_table_entry_t text_argument(const char *key, const char *text)
+{
+    amqp_table_entry_t entry = {.key = amqp_cstring_bytes(key)};
+    entry.value.kind = AMQP_FIELD_KIND_UTF8;
+    entry.value.value.bytes = amqp_cstring_bytes(text);
+    return entry;
+}
+
+void rabbit_channel_open(struct rabbit_link *link, amqp_channel_t channel)
+{
+    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
+    rabbit_link_method(link, channel, AMQP_CHANNEL_OPEN_METHOD, &open);
+}
+
+void rabbit_queue_declare(struct rabbit_link *link, amqp_channel_t channel, bool passive)
+{
+    amqp_table_entry_t arguments[3] = {
+        text_argument("x-queue-type", "quorum"),
+        /* Should somebody's policy limit the length, a publish is refused, and nothing is dropped.
+         */
+        text_argument("x-overflow", "reject-publish"),
+    };
+    int count = 2;
+    if (link->version >= VERSION_DELIVERY_LIMIT) {
+        arguments[count].key = amqp_cstring_bytes("x-delivery-limit");
+        arguments[count].value.kind = AMQP_FIELD_KIND_I32;
+        arguments[count].value.value.i32 = -1; /* none */
+        count++;
+    }
+    amqp_queue_declare_t declare = {
+        .queue = amqp_cstring_bytes(link->target->queue),
+        .passive = passive,
+        .durable = 1,
+    };
+    if (!passive) {
+        declare.arguments = (amqp_table_t){.num_entries = count, .entries = arguments};
+    }
+    rabbit_link_method(link, channel, AMQP_QUEUE_DECLARE_METHOD, &declare);
+}
+
+/* ---- messages ---- */
+
+void rabbit_properties_set(struct rabbit_properties *properties, const uint8_t id[UUID_BYTES],
+                           int64_t accepted_us)
+{
+    uuid_format(id, properties->id);
+    properties->header = (amqp_table_entry_t){.key = amqp_cstring_bytes(ACCEPTED_HEADER)};
+    properties->header.value.kind = AMQP_FIELD_KIND_I64;
+    properties->header.value.value.i64 = accepted_us;
+    properties->basic = (amqp_basic_properties_t){
+        ._flags =
+            AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_HEADERS_FLAG,
+        .delivery_mode = AMQP_DELIVERY_PERSISTENT,
+        .message_id = {.len = UUID_TEXT_BYTES - 1, .bytes = properties->id},
+        .headers = {.num_entries = 1, .entries = &properties->header},
+    };
+}
+
+int rabbit_properties_read(const amqp_basic_properties_t *basic, uint8_t id[UUID_BYTES],
+                           int64_t *accepted_us)
+{
+    if (!(basic->_flags & AMQP_BASIC_MESSAGE_ID_FLAG) ||
+        !(basic->_flags & AMQP_BASIC_HEADERS_FLAG) ||
+        uuid_parse(basic->message_id.bytes, basic->message_id.len, id) < 0) {
+        return -EBADMSG;
+    }
+    for (int i = 0; i < basic->headers.num_entries; i++) {
+        const amqp_table_entry_t *entry = &basic->headers.entries[i];
+        if (entry->key.len == strlen(ACCEPTED_HEADER) &&
+            memcmp(entry->key.bytes, ACCEPTED_HEADER, entry->key.len) == 0 &&
+            entry->value.kind == AMQP_FIELD_KIND_I64) {
+            *accepted_us = entry->value.value.i64;
+            return 0;
+        }
+    }
+    return -EBADMSG;
+}
+
+/* ---- one question, one answer ---- */
+
+struct visit {
+    struct rabbit_target target;
+    struct rabbit_link link;
+    amqp_method_number_t answer; /* the one that came last; 0: none yet */
+    amqp_channel_t channel;
+};
+
+static int visit_frame(void *arg, const amqp_frame_t *frame)
+{
+    struct visit *visit = arg;
+    if (frame->frame_type != AMQP_FRAME_METHOD) {
+        return 0;
+    }
+    visit->answer = frame->payload.method.id;
+    if (visit->answer == AMQP_CHANNEL_CLOSE_METHOD) {
+        rabbit_link_channel_closed(&visit->link, frame);
+    }
+    return 0;
+}
+
+/* Waits for the answer to what was queued. 0; negative: problem says why; a closed channel too. */
+static int visit_wait(struct visit *visit)
+{
+    int64_t until_ns = clock_mono_ns() + visit->target.connect_ns;
+    int rc = 0;
+    visit->answer = 0;
+    while (rc == 0 && visit->answer == 0) {
+        if (clock_mono_ns() >= until_ns) {
+            return rabbit_link_problem(&visit->link, -ETIMEDOUT, "no answer within %.3g s",
+                                       (double)visit->target.connect_ns / (double)NS_PER_S);
+        }
+        rc = rabbit_link_wait(&visit->link, until_ns);
+    }
+    if (rc == 0 && visit->answer == AMQP_CHANNEL_CLOSE_METHOD) {
+        rc = visit->link.problem.code;
+    }
+    return rc;
+}
+
+static int visit_open_channel(struct visit *visit)
+{
+    rabbit_channel_open(&visit->link, ++visit->channel);
+    return visit_wait(visit);
+}
+
+static void visit_end(struct visit *visit)
+{
+    rabbit_link_end(&visit->link, clock_mono_ns() + NS_PER_S / 5);
+    rabbit_link_free(&visit->link);
+    rabbit_target_free(&visit->target);
+}
+
+/* On failure everything is given back. */
+static int visit_begin(struct visit *visit, const struct options *options, struct err *err)
+{
+    *visit = (struct visit){0};
+    int rc = rabbit_target_read(&visit->target, options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rabbit_link_init(&visit->link, &visit->target, "sluice setup", visit_frame, visit);
+    rc = rabbit_link_start(&visit->link);
+    while (rc == 0 && visit->link.state != RABBIT_OPEN) {
+        rc = rabbit_link_wait(&visit->link, visit->link.start_by_ns);
+    }
+    if (rc == 0 && visit->link.version > 1 && visit->link.version < VERSION_QUORUM) {
+        rc = rabbit_link_problem(&visit->link, -ENOTSUP,
+                                 "RabbitMQ %s has no quorum queues; wanted: 3.8 or later",
+                                 visit->link.version_text);
+    }
+    if (rc == 0) {
+        rc = visit_open_channel(visit);
+    }
+    if (rc < 0) {
+        err_set(err, rc, "%s", visit->link.problem.text);
+        visit_end(visit);
+    }
+    return rc;
+}
+
+static int visit_declare(struct visit *visit, bool passive)
+{
+    rabbit_queue_declare(&visit->link, visit->channel, passive);
+    return visit_wait(visit);
+}
+
+int rabbit_queue_setup(const struct options *options, struct err *err)
+{
+    struct visit visit;
+    int rc = visit_begin(&visit, options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = visit_declare(&visit, false);
+    if (rc == -EEXIST) {
+        rc = 0; /* there is one, but another: preflight says so, and --allow-unsafe may overrule it
+                 */
+    }
+    if (rc < 0) {
+        err_set(err, rc, "%s", visit.link.problem.text);
+    }
+    visit_end(&visit);
+    return rc;
+}
+
+int rabbit_queue_preflight(const struct options *options, struct err *err)
+{
+    struct visit visit;
+    int rc = visit_begin(&visit, options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = visit_declare(&visit, false);
+    if (rc == -EEXIST) {
+        rc = err_set(err, -EPERM,
+                     "the queue %s is not as the sink rabbit needs it: %s; wanted: durable, "
+                     "x-queue-type quorum, x-overflow reject-publish%s, no other argument; "
+                     "remove it, or name another with --rabbit-queue",
+                     visit.target.queue, visit.link.problem.text,
+                     visit.link.version >= VERSION_DELIVERY_LIMIT ? ", x-delivery-limit -1" : "");
+    } else if (rc < 0) {
+        err_set(err, rc, "%s", visit.link.problem.text);
+    } else {
+        rc = err_set(err, -ENODATA,
+                     "%s: policies cannot be read over AMQP: one with message-ttl, expires or "
+                     "delivery-limit for the queue %s would drop tasks (rabbitmqctl list_policies)",
+                     visit.target.where, visit.target.queue);
+    }
+    visit_end(&visit);
+    return rc;
+}
+
+int rabbit_queue_remove(const struct options *options, struct err *err)
+{
+    struct visit visit;
+    int rc = visit_begin(&visit, options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    amqp_queue_delete_t remove = {.queue = amqp_cstring_bytes(visit.target.queue)};
+    rabbit_link_method(&visit.link, visit.channel, AMQP_QUEUE_DELETE_METHOD, &remove);
+    rc = visit_wait(&visit);
+    if (rc < 0 && rc != -ENOENT) {
+        err_set(err, rc, "%s", visit.link.problem.text);
+    }
+    visit_end(&visit);
+    return rc == -ENOENT ? 0 : rc;
+}

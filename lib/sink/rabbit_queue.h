@@ -1,0 +1,33 @@
+/* rabbit_queue.h: our queue on the server: how it is declared, made, checked and removed; what a
+ * message carries of a task. Functions that take options connect, wait (no longer than the connect
+ * timeout for each answer), and disconnect. */
+#ifndef SLUICE_SINK_RABBIT_QUEUE_H
+#define SLUICE_SINK_RABBIT_QUEUE_H
+
+#include "sink/rabbit_link.h"
+#include "task/task.h"
+
+/* Queues a queue.declare of target->queue. passive: only asks. Otherwise with the arguments that
+ * this server's version needs: another queue of that name is then refused (406). */
+void rabbit_queue_declare(struct rabbit_link *link, amqp_channel_t channel, bool passive);
+void rabbit_channel_open(struct rabbit_link *link, amqp_channel_t channel);
+
+/* A task's id and time as properties of its message; text and entry must live as long. */
+struct rabbit_properties {
+    char id[UUID_TEXT_BYTES];
+    amqp_table_entry_t header;
+    amqp_basic_properties_t basic;
+};
+void rabbit_properties_set(struct rabbit_properties *properties, const uint8_t id[UUID_BYTES],
+                           int64_t accepted_us);
+/* -EBADMSG: no message of ours. */
+int rabbit_properties_read(const amqp_basic_properties_t *basic, uint8_t id[UUID_BYTES],
+                           int64_t *accepted_us);
+
+/* As sink.h says of setup and preflight. */
+int rabbit_queue_setup(const struct options *options, struct err *err);
+int rabbit_queue_preflight(const struct options *options, struct err *err);
+/* Deletes the queue with all that is in it; one that is not there is no error. */
+int rabbit_queue_remove(const struct options *options, struct err *err);
+
+#endif
