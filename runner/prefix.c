@@ -91,3 +91,60 @@ int prefix_find_postgres(char **bin, struct err *err)
     free(prefix);
     return rc;
 }
+
+/* folder/name when it can be run, else NULL. */
+static char *runnable(const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/%s", folder, name);
+    if (access(path, X_OK) == 0) {
+        return path;
+    }
+    free(path);
+    return NULL;
+}
+
+static char *runnable_in_path(const char *name)
+{
+    const char *path = getenv("PATH");
+    char *copy = xstrdup(path ? path : ""), *rest = copy, *found = NULL;
+    for (const char *part; !found && (part = strsep(&rest, ":"));) {
+        found = *part != '\0' ? runnable(part, name) : NULL;
+    }
+    free(copy);
+    return found;
+}
+
+int prefix_find_valkey(char **program, struct err *err)
+{
+    static const char *const names[] = {"valkey-server", "redis-server"};
+    const char *set = getenv("SLUICE_VALKEY_BIN");
+    bool only_set = set && *set;
+    char *prefix = prefix_path();
+    char *unpacked = xasprintf("%s/valkey/bin", prefix);
+    int rc = 0;
+    *program = NULL;
+    for (size_t i = 0; !*program && i < 2; i++) {
+        if (only_set) {
+            *program = runnable(set, names[i]);
+            continue;
+        }
+        *program = runnable("/usr/bin", names[i]);
+        *program = *program ? *program : runnable_in_path(names[i]);
+        *program = *program ? *program : runnable(unpacked, names[i]);
+    }
+    if (!*program && only_set) {
+        rc = err_set(err, -ENOENT,
+                     "SLUICE_VALKEY_BIN=%s: that folder has neither valkey-server nor redis-server",
+                     set);
+    } else if (!*program) {
+        rc =
+            err_set(err, -ENOENT,
+                    "no Valkey server was found (valkey-server, or redis-server in its place): not "
+                    "in /usr/bin, PATH or %s; run scripts/deps, which unpacks one there, or name "
+                    "its folder in SLUICE_VALKEY_BIN",
+                    prefix);
+    }
+    free(unpacked);
+    free(prefix);
+    return rc;
+}

@@ -14,6 +14,7 @@
 
 const struct server_kind *const server_kinds[] = {
     &server_postgres,
+    &server_valkey,
     NULL,
 };
 

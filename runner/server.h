@@ -68,6 +68,7 @@ struct server {
 
 extern const struct server_kind *const server_kinds[]; /* visible, NULL-terminated */
 extern const struct server_kind server_postgres;
+extern const struct server_kind server_valkey;
 
 /* The kind that serves this sink; NULL: the sink needs no server. */
 const struct server_kind *server_for_sink(const char *sink);
