@@ -13,5 +13,10 @@ extern const struct sink_driver sink_ingest;
 /* For decorators, whose own tables must be constant. */
 extern const struct option_spec sink_wal_options[];
 extern const struct option_spec sink_ingest_options[];
+extern const struct sink_driver sink_valkey;
+
+/* For decorators, whose own tables must be constant. */
+extern const struct option_spec sink_wal_options[];
+extern const struct option_spec sink_valkey_options[];
 
 #endif

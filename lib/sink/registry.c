@@ -7,6 +7,8 @@ const struct sink_driver *const sink_drivers[] = {
 #endif
 #ifdef SLUICE_HAVE_INGEST
     &sink_ingest,
+#ifdef SLUICE_HAVE_VALKEY
+    &sink_valkey,
 #endif
 #ifdef SLUICE_HAVE_DIRECT
     &sink_direct,

@@ -129,3 +129,6 @@ static const struct world world_direct = {.sink = "direct",
                                           .cut = cut_main};
 
 const struct world *const worlds[] = {&world_plain, &world_wal, &world_direct, &world_ingest, NULL};
+extern const struct world world_valkey;
+
+const struct world *const worlds[] = {&world_plain, &world_wal, &world_direct, &world_valkey, NULL};
