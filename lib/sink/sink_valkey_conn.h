@@ -75,7 +75,8 @@ struct valkey_ingest {
     bool closing;
     struct valkey_waiter *queue, **queue_end; /* taken, not sent */
     struct valkey_waiter *lost;               /* to be told UNKNOWN */
-    struct valkey_verdict *verdicts;          /* scratch, window long */
+    struct valkey_verdict *verdicts;          /* of one pass, told at its end */
+    unsigned decided;                         /* how many they are */
 
     /* The server refuses everything: don't take tasks until then. */
     bool refusing;

@@ -20,7 +20,10 @@
 #include "base/log.h"
 #include "sink/sink_valkey_conn.h"
 
-enum { WINDOW_DEFAULT = 50, CONNECTIONS_DEFAULT = 1, EVENTS_MAX = 64 };
+/* A server takes at most 16 KiB from a connection in each turn of its loop, and flushes once a
+ * turn: one connection alone, however much it has on the wire, would share each flush among 25
+ * tasks of 512 bytes. */
+enum { WINDOW_DEFAULT = 50, CONNECTIONS_DEFAULT = 4, EVENTS_MAX = 64 };
 
 /* While the server refuses everything, ask it again with one task after such a pause. */
 #define REFUSED_MIN_NS (100 * NS_PER_MS)
@@ -50,7 +53,7 @@ struct valkey_ingest *valkey_ingest_new(struct valkey_sink *sink, const struct o
         free(ingest);
         return NULL;
     }
-    ingest->verdicts = xcalloc(ingest->window, sizeof(*ingest->verdicts));
+    ingest->verdicts = xcalloc((size_t)ingest->window * ingest->count, sizeof(*ingest->verdicts));
     ingest->conns = xcalloc(ingest->count, sizeof(*ingest->conns));
     for (unsigned i = 0; i < ingest->count; i++) {
         valkey_conn_init(&ingest->conns[i], ingest);
@@ -241,14 +244,13 @@ static bool take_other(struct valkey_conn *conn, enum valkey_expected_kind kind,
     return false;
 }
 
-/* All replies that are in the reader. Outcomes are told only when all are known: so that each knows
- * how many came together, and because a done may submit. */
+/* All replies that are in the reader. Outcomes are told later, when those of all connections are
+ * known: what a server flushed together it answers together. */
 static void take_replies(struct valkey_conn *conn)
 {
     struct valkey_ingest *ingest = conn->ingest;
     struct valkey_waiter *again = NULL;
     struct valkey_waiter *again_last = NULL;
-    unsigned decided = 0;
     for (;;) {
         void *object = NULL;
         errno = 0;
@@ -268,8 +270,8 @@ static void take_replies(struct valkey_conn *conn)
         bool usable = true;
         if (expected.kind != VALKEY_ADDED) {
             usable = take_other(conn, expected.kind, reply);
-        } else if (judge_added(ingest, reply, &ingest->verdicts[decided].outcome)) {
-            ingest->verdicts[decided++].waiter = expected.waiter;
+        } else if (judge_added(ingest, reply, &ingest->verdicts[ingest->decided].outcome)) {
+            ingest->verdicts[ingest->decided++].waiter = expected.waiter;
         } else {
             expected.waiter->next = NULL;
             *(again ? &again_last->next : &again) = expected.waiter;
@@ -286,9 +288,14 @@ static void take_replies(struct valkey_conn *conn)
             valkey_conn_hold(conn);
         }
     }
-    for (unsigned i = 0; i < decided; i++) {
-        settle(ingest->verdicts[i].waiter, ingest->verdicts[i].outcome, decided);
+}
+
+static void settle_decided(struct valkey_ingest *ingest)
+{
+    for (unsigned i = 0; i < ingest->decided; i++) {
+        settle(ingest->verdicts[i].waiter, ingest->verdicts[i].outcome, ingest->decided);
     }
+    ingest->decided = 0;
 }
 
 static void read_conn(struct valkey_conn *conn)
@@ -405,6 +412,7 @@ int valkey_process(struct sink *sink)
             read_conn(conn);
         }
     }
+    settle_decided(ingest);
     int64_t now_ns = clock_mono_ns();
     expire(ingest, now_ns);
     send_queued(ingest);
