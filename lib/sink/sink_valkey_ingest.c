@@ -193,6 +193,25 @@ static bool judge_added(struct valkey_ingest *ingest, const redisReply *reply,
     return true;
 }
 
+/* Can this be the answer to such a command? If not, answers and commands are out of step. */
+static bool fits(enum valkey_expected_kind kind, const redisReply *reply)
+{
+    switch (reply->type) {
+    case REDIS_REPLY_ERROR:
+        return true;
+    case REDIS_REPLY_STRING:
+        return kind == VALKEY_ADDED;
+    case REDIS_REPLY_INTEGER:
+        return kind == VALKEY_TRIAL || kind == VALKEY_LENGTH || kind == VALKEY_MEMORY;
+    case REDIS_REPLY_NIL:
+        return kind == VALKEY_MEMORY; /* no such key */
+    case REDIS_REPLY_STATUS:
+        return kind == VALKEY_GREETING;
+    default:
+        return false;
+    }
+}
+
 static void take_length(struct valkey_ingest *ingest, const redisReply *reply)
 {
     ingest->looking = false;
@@ -256,14 +275,15 @@ static void take_replies(struct valkey_conn *conn)
         errno = 0;
         int rc = redisGetReplyFromReader(conn->context, &object);
         redisReply *reply = object;
-        if (rc != REDIS_OK || (reply && conn->expected_count == 0)) {
+        if (rc == REDIS_OK && !reply) {
+            break;
+        }
+        if (rc != REDIS_OK || conn->expected_count == 0 ||
+            !fits(conn->expected[conn->expected_head].kind, reply)) {
             struct err err = {0};
             valkey_broken(ingest->target, conn->context, &err);
             freeReplyObject(reply);
-            valkey_conn_lost(conn, rc != REDIS_OK ? err.text : "a reply that nobody asked for");
-            break;
-        }
-        if (!reply) {
+            valkey_conn_lost(conn, rc != REDIS_OK ? err.text : "an answer to another question");
             break;
         }
         struct valkey_expected expected = valkey_conn_shift(conn);
