@@ -184,6 +184,7 @@ static int read_setting(const struct valkey_target *target, redisContext *contex
 {
     struct err local = {0};
     struct valkey_command command = {0};
+    *value = NULL;
     valkey_begin(&command, "CONFIG");
     valkey_word(&command, "GET");
     valkey_word(&command, name);
@@ -208,11 +209,11 @@ static int check_settings(const struct valkey_target *target, redisContext *cont
                           int64_t deadline_ns, const char *version, struct err *err)
 {
     int rc = 0;
-    char *value;
+    char *value = NULL;
     for (size_t i = 0; i < sizeof(wanted_settings) / sizeof(wanted_settings[0]); i++) {
         const char *name = wanted_settings[i].name;
         int result = read_setting(target, context, deadline_ns, name, &value, rc ? NULL : err);
-        if (result < 0) {
+        if (result < 0 || !value) {
             rc = result;
             continue;
         }
@@ -227,7 +228,7 @@ static int check_settings(const struct valkey_target *target, redisContext *cont
         }
     }
     /* Snapshots void no promise; they cost forks and disk writes that others do not pay for. */
-    if (read_setting(target, context, deadline_ns, "save", &value, NULL) == 0) {
+    if (read_setting(target, context, deadline_ns, "save", &value, NULL) == 0 && value) {
         if (value[0] != '\0') {
             log_warning("%s takes snapshots beside its append-only file (save \"%s\"): they add "
                         "nothing to what is safe, and cost time",

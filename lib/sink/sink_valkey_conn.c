@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <hiredis/sds.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,16 +173,58 @@ void valkey_conn_usable(struct valkey_conn *conn)
 
 /* ---- looking up ---- */
 
+/* Shared by the loop and the thread that asks; whoever lets go last frees it. */
 struct valkey_lookup {
-    struct gaicb request, *list[1];
-    struct addrinfo hints;
+    atomic_int holders;
+    atomic_bool done;
+    int rc; /* of getaddrinfo; with found, valid once it is done */
+    struct addrinfo *found;
     char *host, port[8];
 };
 
-static void lookup_free(struct valkey_lookup *lookup)
+static void let_go(struct valkey_lookup *lookup)
 {
-    free(lookup->host);
-    free(lookup);
+    if (atomic_fetch_sub(&lookup->holders, 1) == 1) {
+        if (lookup->found) {
+            freeaddrinfo(lookup->found);
+        }
+        free(lookup->host);
+        free(lookup);
+    }
+}
+
+static void *ask_for_addresses(void *arg)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct valkey_lookup *lookup = arg;
+    lookup->rc = getaddrinfo(lookup->host, lookup->port, &hints, &lookup->found);
+    atomic_store(&lookup->done, true);
+    let_go(lookup);
+    return NULL;
+}
+
+/* A name may take a resolver many seconds, and nobody can call it off: a thread waits for it. NULL:
+ * there is no thread to be had. */
+static struct valkey_lookup *begin_lookup(const struct valkey_target *target)
+{
+    struct valkey_lookup *lookup = xcalloc(1, sizeof(*lookup));
+    pthread_t thread;
+    sigset_t all;
+    sigset_t before;
+    lookup->host = xstrdup(target->host);
+    memcpy(lookup->port, target->port, sizeof(lookup->port));
+    atomic_init(&lookup->holders, 2);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
+    int rc = pthread_create(&thread, NULL, ask_for_addresses, lookup);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) {
+        free(lookup->host);
+        free(lookup);
+        return NULL;
+    }
+    pthread_detach(thread);
+    return lookup;
 }
 
 static void keep_addresses(struct valkey_ingest *ingest, struct addrinfo *addresses)
@@ -195,60 +239,48 @@ static void keep_addresses(struct valkey_ingest *ingest, struct addrinfo *addres
     }
 }
 
-/* Numbers need nobody to be asked; a name is looked up by a thread of the C library. 0: there are
- * addresses; -EAGAIN: not yet; other: none. */
-static int look_up(struct valkey_ingest *ingest, struct err *err)
+static void end_lookup(struct valkey_ingest *ingest)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
-    struct addrinfo *addresses = NULL;
-    const struct valkey_target *target = ingest->target;
-    struct valkey_lookup *lookup = ingest->lookup;
-    if (!lookup && getaddrinfo(target->host, target->port, &hints, &addresses) == 0) {
-        keep_addresses(ingest, addresses);
-        return 0;
+    if (ingest->lookup) {
+        let_go(ingest->lookup);
+        ingest->lookup = NULL;
     }
-    int rc = EAI_INPROGRESS;
-    if (!lookup) {
-        ingest->lookup = lookup = xcalloc(1, sizeof(*lookup));
-        lookup->host = xstrdup(target->host);
-        memcpy(lookup->port, target->port, sizeof(lookup->port));
-        lookup->hints = (struct addrinfo){.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-        lookup->request = (struct gaicb){
-            .ar_name = lookup->host, .ar_service = lookup->port, .ar_request = &lookup->hints};
-        lookup->list[0] = &lookup->request;
-        if (getaddrinfo_a(GAI_NOWAIT, lookup->list, 1, NULL) != 0) {
-            rc = EAI_AGAIN;
-        }
-    } else {
-        rc = gai_error(&lookup->request);
-    }
-    if (rc == EAI_INPROGRESS) {
-        return -EAGAIN;
-    }
-    if (rc == 0) {
-        keep_addresses(ingest, lookup->request.ar_result);
-    } else {
-        rc = err_set(err, -EHOSTUNREACH, "%s: the host's name cannot be looked up: %s",
-                     target->shown, gai_strerror(rc));
-    }
-    lookup_free(lookup);
-    ingest->lookup = NULL;
-    return rc;
 }
 
-void valkey_lookup_end(struct valkey_ingest *ingest)
+/* Numbers need nobody to be asked. 0: there are addresses; -EAGAIN: not yet; other: none. */
+static int look_up(struct valkey_ingest *ingest, struct err *err)
 {
-    keep_addresses(ingest, NULL);
-    /* One that can't be called off still writes into its struct: better lost than misused. */
-    if (ingest->lookup && gai_cancel(&ingest->lookup->request) != EAI_NOTCANCELED) {
-        if (gai_error(&ingest->lookup->request) == 0) {
-            freeaddrinfo(ingest->lookup->request.ar_result);
-        }
-        lookup_free(ingest->lookup);
+    const struct addrinfo numeric = {.ai_family = AF_UNSPEC,
+                                     .ai_socktype = SOCK_STREAM,
+                                     .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+    const struct valkey_target *target = ingest->target;
+    struct addrinfo *addresses = NULL;
+    int rc = 0;
+    if (!ingest->lookup && getaddrinfo(target->host, target->port, &numeric, &addresses) != 0) {
+        ingest->lookup = begin_lookup(target);
+        rc = ingest->lookup ? 0 : EAI_MEMORY;
     }
-    ingest->lookup = NULL;
+    if (ingest->lookup) {
+        if (!atomic_load(&ingest->lookup->done)) {
+            return -EAGAIN;
+        }
+        rc = ingest->lookup->rc;
+        addresses = ingest->lookup->found;
+        ingest->lookup->found = NULL;
+        end_lookup(ingest);
+    }
+    if (rc != 0) {
+        return err_set(err, -EHOSTUNREACH, "%s: the host's name cannot be looked up: %s",
+                       target->shown, gai_strerror(rc));
+    }
+    keep_addresses(ingest, addresses);
+    return ingest->address_count > 0 ? 0 : -EHOSTUNREACH;
+}
+
+void valkey_forget_addresses(struct valkey_ingest *ingest)
+{
+    end_lookup(ingest);
+    keep_addresses(ingest, NULL);
 }
 
 /* ---- connecting ---- */
@@ -278,6 +310,7 @@ static void connect_now(struct valkey_conn *conn)
         return;
     }
     const struct addrinfo *address = ingest->addresses;
+    assert(address);
     for (unsigned i = conn->address++ % ingest->address_count; i > 0; i--) {
         address = address->ai_next;
     }

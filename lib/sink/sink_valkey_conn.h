@@ -113,7 +113,7 @@ void valkey_conn_flush(struct valkey_conn *conn);
 void valkey_conn_tick(struct valkey_conn *conn, int64_t now_ns);
 int64_t valkey_conn_due_ns(const struct valkey_conn *conn); /* INT64_MAX: never */
 struct valkey_expected valkey_conn_shift(struct valkey_conn *conn);
-void valkey_lookup_end(struct valkey_ingest *ingest);
+void valkey_forget_addresses(struct valkey_ingest *ingest);
 void valkey_complain(struct valkey_ingest *ingest, const char *text);
 
 #endif

@@ -235,7 +235,7 @@ static void batch_reserve(struct valkey_lane *lane, size_t room)
 {
     if (room > lane->room) {
         lane->tasks = xrealloc(lane->tasks, room * sizeof(*lane->tasks));
-        lane->ids = xrealloc(lane->ids, room * sizeof(*lane->ids));
+        lane->ids = xrealloc(lane->ids, room * sizeof(const redisReply *));
         lane->room = room;
     }
 }

@@ -499,7 +499,7 @@ void valkey_ingest_close(struct valkey_ingest *ingest, int64_t deadline_ns)
     while (ingest->queue) {
         settle(take_first(ingest), SINK_REFUSED, 1);
     }
-    valkey_lookup_end(ingest);
+    valkey_forget_addresses(ingest);
     close(ingest->epoll_fd);
     free(ingest->verdicts);
     free(ingest->conns);

@@ -190,7 +190,7 @@ static void *run(void *arg)
 static struct peer *peer_new(void)
 {
     struct peer *peer = xcalloc(1, sizeof(*peer));
-    struct sockaddr_in address;
+    struct sockaddr_in address = {0};
     socklen_t len = sizeof(address);
     peer->listener = loopback(0, true);
     assert(peer->listener >= 0);
