@@ -9,6 +9,8 @@ const struct sink_driver *const sink_drivers[] = {
     &sink_ingest,
 #ifdef SLUICE_HAVE_VALKEY
     &sink_valkey,
+#ifdef SLUICE_HAVE_RABBIT
+    &sink_rabbit,
 #endif
 #ifdef SLUICE_HAVE_DIRECT
     &sink_direct,

@@ -1,17 +1,17 @@
-/* sink_rabbit.c: a RabbitMQ quorum queue. Publishing is rabbit_ingest.c, consuming rabbit_drain.c,
- * looking rabbit_probe.c, the queue itself rabbit_queue.c; all of them on rabbit_link.c, one AMQP
- * connection that never blocks. */
+/* sink_rabbit.c: a RabbitMQ quorum queue. Publishing is sink_rabbit_ingest.c, consuming
+ * sink_rabbit_drain.c, looking sink_rabbit_probe.c, the queue itself sink_rabbit_queue.c; all of
+ * them on sink_rabbit_link.c, one AMQP connection that never blocks. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "sink/drivers.h"
-#include "sink/rabbit_drain.h"
-#include "sink/rabbit_ingest.h"
-#include "sink/rabbit_probe.h"
-#include "sink/rabbit_queue.h"
-#include "sink/rabbit_target.h"
+#include "sink/sink_rabbit_drain.h"
+#include "sink/sink_rabbit_ingest.h"
+#include "sink/sink_rabbit_probe.h"
+#include "sink/sink_rabbit_queue.h"
+#include "sink/sink_rabbit_target.h"
 
 const struct option_spec sink_rabbit_options[] = {
     {.name = "rabbit-queue",

@@ -1,10 +1,10 @@
-/* rabbit_ingest.h: the publishing side of the sink `rabbit`, driven by the owner's loop; as sink.h
- * says of submit, fd, due_ns, process and ready. One thread. */
-#ifndef SLUICE_SINK_RABBIT_INGEST_H
-#define SLUICE_SINK_RABBIT_INGEST_H
+/* sink_rabbit_ingest.h: the publishing side of the sink `rabbit`, driven by the owner's loop; as
+ * sink.h says of submit, fd, due_ns, process and ready. One thread. */
+#ifndef SLUICE_SINK_SINK_RABBIT_INGEST_H
+#define SLUICE_SINK_SINK_RABBIT_INGEST_H
 
-#include "sink/rabbit_target.h"
 #include "sink/sink.h"
+#include "sink/sink_rabbit_target.h"
 
 struct rabbit_ingest;
 

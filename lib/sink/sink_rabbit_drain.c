@@ -1,10 +1,10 @@
-/* rabbit_drain.c: a lane: one connection, one channel, one consumer called lane-N.
+/* sink_rabbit_drain.c: a lane: one connection, one channel, one consumer called lane-N.
  *
  * The server pushes up to the prefetch, which is the largest batch that was asked for. Deliveries
  * are kept in the order of their tags; an open batch is the first of them, so one ack or nack with
  * `multiple` covers exactly the batch. What comes while a batch is open waits for the next fetch.
  */
-#include "sink/rabbit_drain.h"
+#include "sink/sink_rabbit_drain.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sink/drivers.h"
-#include "sink/rabbit_link.h"
-#include "sink/rabbit_queue.h"
-#include "sink/rabbit_retry.h"
+#include "sink/sink_rabbit_link.h"
+#include "sink/sink_rabbit_queue.h"
+#include "sink/sink_rabbit_retry.h"
 
 enum { CHANNEL = 1 };
 

@@ -1,7 +1,7 @@
-/* rabbit_target.h: which RabbitMQ server and queue, and as whom: what the settings of the sink
+/* sink_rabbit_target.h: which RabbitMQ server and queue, and as whom: what the settings of the sink
  * `rabbit` come to. Read-only once filled, then any thread may read it. */
-#ifndef SLUICE_SINK_RABBIT_TARGET_H
-#define SLUICE_SINK_RABBIT_TARGET_H
+#ifndef SLUICE_SINK_SINK_RABBIT_TARGET_H
+#define SLUICE_SINK_SINK_RABBIT_TARGET_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "sink/rabbit_target.h"
+#include "sink/sink_rabbit_target.h"
 
 #include <amqp.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
-/* rabbit_lookup.h: a host's addresses without waiting for the resolver. One thread for each. */
-#ifndef SLUICE_SINK_RABBIT_LOOKUP_H
-#define SLUICE_SINK_RABBIT_LOOKUP_H
+/* sink_rabbit_lookup.h: a host's addresses without waiting for the resolver. One thread for each.
+ */
+#ifndef SLUICE_SINK_SINK_RABBIT_LOOKUP_H
+#define SLUICE_SINK_SINK_RABBIT_LOOKUP_H
 
 #include <netdb.h>
 

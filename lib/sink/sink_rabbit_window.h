@@ -1,13 +1,13 @@
-/* rabbit_window.h: tasks that wait for their outcome: those not sent yet, and those on the wire of
- * one channel, by delivery tag. Confirms come in any order, one by one or up to a tag; a return
- * carries no tag and is matched by what the message says of itself.
+/* sink_rabbit_window.h: tasks that wait for their outcome: those not sent yet, and those on the
+ * wire of one channel, by delivery tag. Confirms come in any order, one by one or up to a tag; a
+ * return carries no tag and is matched by what the message says of itself.
  *
  * Ownership: a waiter belongs to the list or window that holds it. Outcomes are gathered as
  * verdicts; whoever runs them does so after everything here is consistent, since a done may submit
  * again. Not thread-safe.
  */
-#ifndef SLUICE_SINK_RABBIT_WINDOW_H
-#define SLUICE_SINK_RABBIT_WINDOW_H
+#ifndef SLUICE_SINK_SINK_RABBIT_WINDOW_H
+#define SLUICE_SINK_SINK_RABBIT_WINDOW_H
 
 #include <stdbool.h>
 #include <stddef.h>

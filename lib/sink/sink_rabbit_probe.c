@@ -1,16 +1,17 @@
-/* rabbit_probe.c: two connections. One asks for the queue's counts. The other watches for alarms: a
- * server tells of them only those who publish, so it publishes an empty message that is routed to
- * no queue; and once blocked it reads nothing more, hence not from the connection that asks. */
-#include "sink/rabbit_probe.h"
+/* sink_rabbit_probe.c: two connections. One asks for the queue's counts. The other watches for
+ * alarms: a server tells of them only those who publish, so it publishes an empty message that is
+ * routed to no queue; and once blocked it reads nothing more, hence not from the connection that
+ * asks. */
+#include "sink/sink_rabbit_probe.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "sink/rabbit_link.h"
-#include "sink/rabbit_queue.h"
-#include "sink/rabbit_retry.h"
+#include "sink/sink_rabbit_link.h"
+#include "sink/sink_rabbit_queue.h"
+#include "sink/sink_rabbit_retry.h"
 
 enum { CHANNEL = 1 };
 

@@ -1,4 +1,4 @@
-#include "sink/rabbit_queue.h"
+#include "sink/sink_rabbit_queue.h"
 
 #include <errno.h>
 #include <stdio.h>

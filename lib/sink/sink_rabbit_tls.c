@@ -1,4 +1,4 @@
-#include "sink/rabbit_tls.h"
+#include "sink/sink_rabbit_tls.h"
 
 #include <errno.h>
 

@@ -1,4 +1,4 @@
-#include "sink/rabbit_retry.h"
+#include "sink/sink_rabbit_retry.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-#include "sink/rabbit_lookup.h"
+#include "sink/sink_rabbit_lookup.h"
 
 #include <errno.h>
 #include <signal.h>

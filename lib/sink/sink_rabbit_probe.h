@@ -1,9 +1,9 @@
-/* rabbit_probe.h: looks at the queue and at the server's alarms from outside; one thread. */
-#ifndef SLUICE_SINK_RABBIT_PROBE_H
-#define SLUICE_SINK_RABBIT_PROBE_H
+/* sink_rabbit_probe.h: looks at the queue and at the server's alarms from outside; one thread. */
+#ifndef SLUICE_SINK_SINK_RABBIT_PROBE_H
+#define SLUICE_SINK_SINK_RABBIT_PROBE_H
 
-#include "sink/rabbit_target.h"
 #include "sink/sink.h"
+#include "sink/sink_rabbit_target.h"
 
 struct rabbit_probe;
 

@@ -1,10 +1,10 @@
-/* rabbit_ingest.c: publishes with confirms, from the owner's loop. No thread and no blocking call:
- * what that saves is in docs/adr.
+/* sink_rabbit_ingest.c: publishes with confirms, from the owner's loop. No thread and no blocking
+ * call: what that saves is in docs/adr.
  *
  * Each connection has channel 1 for publishing and channel 2 for questions about the queue, since a
  * question that fails closes its channel, and confirms must not go with it.
  */
-#include "sink/rabbit_ingest.h"
+#include "sink/sink_rabbit_ingest.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -17,10 +17,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sink/rabbit_link.h"
-#include "sink/rabbit_queue.h"
-#include "sink/rabbit_retry.h"
-#include "sink/rabbit_window.h"
+#include "sink/sink_rabbit_link.h"
+#include "sink/sink_rabbit_queue.h"
+#include "sink/sink_rabbit_retry.h"
+#include "sink/sink_rabbit_window.h"
 
 enum { PUBLISH = 1, ASK = 2 }; /* channels */
 

@@ -1,4 +1,4 @@
-#include "sink/rabbit_window.h"
+#include "sink/sink_rabbit_window.h"
 
 #include <assert.h>
 #include <errno.h>

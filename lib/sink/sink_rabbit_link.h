@@ -1,4 +1,4 @@
-/* rabbit_link.h: one AMQP 0-9-1 connection that never blocks.
+/* sink_rabbit_link.h: one AMQP 0-9-1 connection that never blocks.
  *
  * rabbitmq-c is the codec here (frames, methods, properties, tables); the socket is our own,
  * because rabbitmq-c's sends have no deadline and its wait functions can hang on a silent peer (see
@@ -9,8 +9,8 @@
  * Ownership: target and name must outlive the link; a frame is valid during on_frame only. Not
  * thread-safe: one thread at a time. Errors: negative errno, and problem says it in a sentence.
  */
-#ifndef SLUICE_SINK_RABBIT_LINK_H
-#define SLUICE_SINK_RABBIT_LINK_H
+#ifndef SLUICE_SINK_SINK_RABBIT_LINK_H
+#define SLUICE_SINK_SINK_RABBIT_LINK_H
 
 #include <amqp.h>
 #include <amqp_framing.h>
@@ -20,8 +20,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "sink/rabbit_target.h"
-#include "sink/rabbit_tls.h"
+#include "sink/sink_rabbit_target.h"
+#include "sink/sink_rabbit_tls.h"
 
 enum rabbit_state {
     RABBIT_DOWN,

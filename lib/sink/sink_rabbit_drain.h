@@ -1,10 +1,10 @@
-/* rabbit_drain.h: the consuming side of the sink `rabbit`; as sink.h says of lanes. Each lane has a
- * connection of its own, which its thread alone drives. */
-#ifndef SLUICE_SINK_RABBIT_DRAIN_H
-#define SLUICE_SINK_RABBIT_DRAIN_H
+/* sink_rabbit_drain.h: the consuming side of the sink `rabbit`; as sink.h says of lanes. Each lane
+ * has a connection of its own, which its thread alone drives. */
+#ifndef SLUICE_SINK_SINK_RABBIT_DRAIN_H
+#define SLUICE_SINK_SINK_RABBIT_DRAIN_H
 
-#include "sink/rabbit_target.h"
 #include "sink/sink.h"
+#include "sink/sink_rabbit_target.h"
 
 int rabbit_drain_lane_open(const struct rabbit_target *target, unsigned lane,
                            struct sink_lane **out, struct err *err);

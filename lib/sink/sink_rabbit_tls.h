@@ -1,13 +1,13 @@
-/* rabbit_tls.h: TLS on a non-blocking socket, for rabbit_link.c alone. OpenSSL does it; a build
- * without OpenSSL refuses amqps:// with a sentence. Not thread-safe for one session. */
-#ifndef SLUICE_SINK_RABBIT_TLS_H
-#define SLUICE_SINK_RABBIT_TLS_H
+/* sink_rabbit_tls.h: TLS on a non-blocking socket, for sink_rabbit_link.c alone. OpenSSL does it; a
+ * build without OpenSSL refuses amqps:// with a sentence. Not thread-safe for one session. */
+#ifndef SLUICE_SINK_SINK_RABBIT_TLS_H
+#define SLUICE_SINK_SINK_RABBIT_TLS_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "sink/rabbit_target.h"
+#include "sink/sink_rabbit_target.h"
 
 struct rabbit_tls;
 

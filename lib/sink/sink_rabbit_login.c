@@ -1,5 +1,6 @@
-/* rabbit_login.c: start, tune, open; how a connection or a channel ends; blocked and unblocked. */
-#include "sink/rabbit_login.h"
+/* sink_rabbit_login.c: start, tune, open; how a connection or a channel ends; blocked and
+ * unblocked. */
+#include "sink/sink_rabbit_login.h"
 
 #include <errno.h>
 #include <stdio.h>

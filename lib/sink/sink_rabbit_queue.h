@@ -1,10 +1,10 @@
-/* rabbit_queue.h: our queue on the server: how it is declared, made, checked and removed; what a
- * message carries of a task. Functions that take options connect, wait (no longer than the connect
- * timeout for each answer), and disconnect. */
-#ifndef SLUICE_SINK_RABBIT_QUEUE_H
-#define SLUICE_SINK_RABBIT_QUEUE_H
+/* sink_rabbit_queue.h: our queue on the server: how it is declared, made, checked and removed; what
+ * a message carries of a task. Functions that take options connect, wait (no longer than the
+ * connect timeout for each answer), and disconnect. */
+#ifndef SLUICE_SINK_SINK_RABBIT_QUEUE_H
+#define SLUICE_SINK_SINK_RABBIT_QUEUE_H
 
-#include "sink/rabbit_link.h"
+#include "sink/sink_rabbit_link.h"
 #include "task/task.h"
 
 /* Queues a queue.declare of target->queue. passive: only asks. Otherwise with the arguments that

@@ -1,5 +1,5 @@
-/* rabbit_link.c: from a socket to frames and back. */
-#include "sink/rabbit_link.h"
+/* sink_rabbit_link.c: from a socket to frames and back. */
+#include "sink/sink_rabbit_link.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "sink/rabbit_login.h"
-#include "sink/rabbit_lookup.h"
+#include "sink/sink_rabbit_login.h"
+#include "sink/sink_rabbit_lookup.h"
 
 enum {
     READ_BYTES = 32 << 10,
