@@ -165,7 +165,7 @@ const struct sink_driver sink_rabbit = {
                "and flushed: survives the end of any process and of the OS, and power, as far as "
                "the disks keep what they flushed; with one replica it does not survive the loss of "
                "that disk or host",
-    .flags = SINK_DRAINS | SINK_DURABLE_KILL,
+    .flags = SINK_DRAINS | SINK_BACKLOG_EXACT | SINK_DURABLE_KILL,
     .options = sink_rabbit_options,
     .setup = rabbit_queue_setup,
     .preflight = rabbit_queue_preflight,

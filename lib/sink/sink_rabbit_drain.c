@@ -1,9 +1,9 @@
 /* sink_rabbit_drain.c: a lane: one connection, one channel, one consumer called lane-N.
  *
- * The server pushes up to the prefetch, which is the largest batch that was asked for. Deliveries
- * are kept in the order of their tags; an open batch is the first of them, so one ack or nack with
- * `multiple` covers exactly the batch. What comes while a batch is open waits for the next fetch.
- */
+ * A lane consumes only while it fetches: with a batch open its consumer is cancelled, so that no
+ * task waits behind a busy lane while another is idle, and a fetch may ask for any number (the
+ * prefetch is the batch). Deliveries are kept in the order of their tags; an open batch is the
+ * first of them, so that one ack or nack with `multiple` covers exactly the batch. */
 #include "sink/sink_rabbit_drain.h"
 
 #include <assert.h>
@@ -19,6 +19,7 @@
 #include "sink/sink_rabbit_link.h"
 #include "sink/sink_rabbit_queue.h"
 #include "sink/sink_rabbit_retry.h"
+#include "sink/sink_rabbit_tally.h"
 
 enum { CHANNEL = 1 };
 
@@ -29,7 +30,8 @@ enum { CONSUMER_TIMEOUT_MS = 24 * 3600 * 1000 };
 enum { PREFETCH_MAX = 65535 }; /* what basic.qos can say */
 
 #define GOODBYE_NS (500 * NS_PER_MS)
-#define ATTACH_NS  NS_PER_S /* a fetch waits so much longer for its consumer to be there */
+/* A fetch waits so much longer for its consumer to be there, and to be gone again. */
+#define ATTACH_NS NS_PER_S
 
 struct delivery {
     uint64_t tag;
@@ -43,12 +45,16 @@ struct rabbit_lane {
     const struct rabbit_target *target;
     struct rabbit_link link;
     struct rabbit_retry retry;
-    char name[32];       /* of the connection */
-    char consumer[32];   /* its tag */
-    bool attached;       /* the consumer there is has been confirmed */
-    bool channel_asked;  /* on this connection */
-    unsigned prefetch;   /* of the consumer there is or that was asked for; 0: none */
-    unsigned generation; /* of consumers on this connection */
+    char name[32];      /* of the connection; the consumer's tag is its second word */
+    bool channel_asked; /* on this connection */
+    enum {
+        NO_CONSUMER,
+        ASKED_FOR, /* no consume-ok yet */
+        ATTACHED,
+        CANCELLED, /* no cancel-ok yet: more may come */
+    } consumer;
+    unsigned prefetch; /* the consumer's */
+    size_t told;       /* how many tasks the tally says are held here */
 
     /* Deliveries, complete ones first to last; the last may be incomplete. */
     struct delivery *held;
@@ -167,15 +173,17 @@ static int on_method(struct rabbit_lane *lane, const amqp_frame_t *frame)
         return on_deliver(lane, frame->payload.method.decoded);
     case AMQP_CHANNEL_OPEN_OK_METHOD:
     case AMQP_BASIC_QOS_OK_METHOD:
+        return 0;
     case AMQP_BASIC_CANCEL_OK_METHOD:
+        lane->consumer = NO_CONSUMER;
         return 0;
     case AMQP_BASIC_CONSUME_OK_METHOD:
-        lane->attached = true;
+        lane->consumer = ATTACHED;
         rabbit_retry_works(&lane->retry, &lane->link);
         return 0;
     case AMQP_BASIC_CANCEL_METHOD:
-        return rabbit_link_problem(&lane->link, -ENOENT, "the queue %s is gone",
-                                   lane->target->queue);
+        return rabbit_link_problem(
+            &lane->link, -ENOENT, "the queue %s, or one that counts, is gone", lane->target->queue);
     case AMQP_CHANNEL_CLOSE_METHOD:
         return rabbit_link_channel_closed(&lane->link, frame);
     default:
@@ -210,50 +218,69 @@ static void lost(struct rabbit_lane *lane)
     lane->open_lost = lane->open > 0;
     lane->incoming = false;
     forget(lane, lane->open, lane->held_count);
-    lane->channel_asked = lane->attached = false;
-    lane->prefetch = 0;
-    lane->generation = 0;
+    lane->channel_asked = false;
+    lane->consumer = NO_CONSUMER;
+    lane->told = 0;
     rabbit_retry_lost(&lane->retry, &lane->link);
 }
 
-/* Starts, or goes on with, what the lane needs to receive `prefetch`. 0 or negative. */
-static int advance(struct rabbit_lane *lane, unsigned prefetch)
+static amqp_bytes_t consumer_tag(const struct rabbit_lane *lane)
 {
-    struct rabbit_link *link = &lane->link;
-    if (link->state != RABBIT_OPEN) {
-        return 0;
-    }
-    if (!lane->channel_asked) {
-        rabbit_channel_open(link, CHANNEL);
-        lane->channel_asked = true;
-    }
-    if (prefetch <= lane->prefetch) {
-        return 0;
-    }
-    if (lane->prefetch > 0) {
-        /* What it has delivered stays ours; the next one may deliver more at a time. */
-        amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(lane->consumer)};
-        rabbit_link_method(link, CHANNEL, AMQP_BASIC_CANCEL_METHOD, &cancel);
-        lane->generation++;
-        snprintf(lane->consumer, sizeof(lane->consumer), "%.20s.%u", lane->name + strlen("sluice "),
-                 lane->generation % 10000);
-    } else {
-        snprintf(lane->consumer, sizeof(lane->consumer), "%.20s", lane->name + strlen("sluice "));
-    }
+    return amqp_cstring_bytes(lane->name + strlen("sluice "));
+}
+
+static void consume(struct rabbit_lane *lane, unsigned prefetch)
+{
     amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)prefetch};
     amqp_table_entry_t timeout = {.key = amqp_cstring_bytes("x-consumer-timeout")};
     timeout.value.kind = AMQP_FIELD_KIND_I32;
     timeout.value.value.i32 = CONSUMER_TIMEOUT_MS;
     amqp_basic_consume_t consume = {
         .queue = amqp_cstring_bytes(lane->target->queue),
-        .consumer_tag = amqp_cstring_bytes(lane->consumer),
+        .consumer_tag = consumer_tag(lane),
         .arguments = {.num_entries = 1, .entries = &timeout},
     };
-    rabbit_link_method(link, CHANNEL, AMQP_BASIC_QOS_METHOD, &qos);
-    rabbit_link_method(link, CHANNEL, AMQP_BASIC_CONSUME_METHOD, &consume);
+    rabbit_link_method(&lane->link, CHANNEL, AMQP_BASIC_QOS_METHOD, &qos);
+    rabbit_link_method(&lane->link, CHANNEL, AMQP_BASIC_CONSUME_METHOD, &consume);
     lane->prefetch = prefetch;
-    lane->attached = false;
-    return rabbit_link_flush(link);
+    lane->consumer = ASKED_FOR;
+}
+
+static void cancel(struct rabbit_lane *lane)
+{
+    if (lane->consumer == ASKED_FOR || lane->consumer == ATTACHED) {
+        amqp_basic_cancel_t cancel = {.consumer_tag = consumer_tag(lane)};
+        rabbit_link_method(&lane->link, CHANNEL, AMQP_BASIC_CANCEL_METHOD, &cancel);
+        lane->consumer = CANCELLED;
+    }
+}
+
+static void tell(struct rabbit_lane *lane, size_t held)
+{
+    rabbit_tally_change(&lane->link, CHANNEL, lane->told, held);
+    lane->told = held;
+}
+
+/* Queues what a lane that wants `prefetch` tasks needs next (0: only to be connected). */
+static void advance(struct rabbit_lane *lane, unsigned prefetch)
+{
+    struct rabbit_link *link = &lane->link;
+    if (link->state != RABBIT_OPEN) {
+        return;
+    }
+    if (!lane->channel_asked) {
+        rabbit_channel_open(link, CHANNEL);
+        rabbit_tally_declare(link, CHANNEL, false);
+        lane->channel_asked = true;
+    }
+    if (prefetch == 0) {
+        return;
+    }
+    if (lane->consumer == NO_CONSUMER) {
+        consume(lane, prefetch);
+    } else if (lane->prefetch != prefetch) {
+        cancel(lane); /* and again with the other number, once it is gone */
+    }
 }
 
 /* One step without waiting; connects when it is time to. 0, or negative: not connected. */
@@ -263,7 +290,7 @@ static int step(struct rabbit_lane *lane, unsigned prefetch)
     int rc = 0;
     if (link->state == RABBIT_DOWN) {
         if (clock_mono_ns() < lane->retry.at_ns) {
-            return link->problem.code != 0 ? link->problem.code : -ENOTCONN;
+            return -ENOTCONN;
         }
         rc = rabbit_link_start(link);
     }
@@ -271,9 +298,7 @@ static int step(struct rabbit_lane *lane, unsigned prefetch)
         rc = rabbit_link_step(link);
     }
     if (rc == 0) {
-        rc = advance(lane, prefetch);
-    }
-    if (rc == 0 && link->state >= RABBIT_LOGIN) {
+        advance(lane, prefetch);
         rc = rabbit_link_flush(link);
     }
     if (rc < 0) {
@@ -340,9 +365,34 @@ static int open_batch(struct rabbit_lane *lane, size_t count, struct sink_batch 
     }
     lane->open = count;
     lane->open_lost = false;
+    tell(lane, lane->held_count);
+    (void)step(lane, 0); /* should it fail, the batch is open all the same, and lost */
     batch->count = count;
     batch->tasks = lane->tasks;
     return (int)count;
+}
+
+/* Ends the consumer, so that what is held now is all there is. What was under way still comes, and
+ * has room: the prefetch was the batch. */
+static void stop_consuming(struct rabbit_lane *lane)
+{
+    int64_t until_ns = clock_mono_ns() + ATTACH_NS;
+    bool complete_set = lane->consumer == ATTACHED && complete(lane) >= lane->prefetch;
+    cancel(lane);
+    while (lane->consumer == CANCELLED && !complete_set && clock_mono_ns() < until_ns) {
+        if (step(lane, 0) < 0) {
+            return;
+        }
+        if (lane->consumer == CANCELLED) {
+            nap(lane, until_ns);
+        }
+    }
+}
+
+/* May more come, or is there nothing because nothing can come yet? */
+static bool attaching(const struct rabbit_lane *lane)
+{
+    return lane->link.state == RABBIT_OPEN && lane->consumer != ATTACHED;
 }
 
 int rabbit_drain_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct sink_batch *batch)
@@ -351,61 +401,63 @@ int rabbit_drain_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct
     unsigned prefetch = max < PREFETCH_MAX ? max : PREFETCH_MAX;
     int64_t begin_ns = clock_mono_ns();
     int64_t end_ns = begin_ns + wait_ms * NS_PER_MS;
-    bool first = complete(lane) == 0;
-    bool was_attached = lane->attached;
+    int64_t attach_by_ns = end_ns + ATTACH_NS;
+    bool first = true, was_attached = lane->consumer == ATTACHED;
     assert(lane->open == 0 && max > 0);
     *batch = (struct sink_batch){0};
     for (;;) {
-        int rc = step(lane, prefetch);
-        size_t count = complete(lane);
-        if (!lane->attached && lane->link.state == RABBIT_OPEN) {
-            /* Nothing can come yet, so that nothing came would say nothing of the queue. */
-            int64_t patient_ns = begin_ns + wait_ms * NS_PER_MS + ATTACH_NS;
-            end_ns = count == 0 ? patient_ns : end_ns;
-        } else if (lane->attached && !was_attached) {
-            was_attached = true;
-            end_ns = clock_mono_ns() + wait_ms * NS_PER_MS;
-        }
-        if (count > 0 && first) {
-            end_ns = clock_mono_ns() + wait_ms * NS_PER_MS;
-            first = false;
-        }
+        int rc = step(lane, complete(lane) >= max ? 0 : prefetch);
         int64_t now_ns = clock_mono_ns();
-        if (count >= max || (count > 0 && now_ns >= end_ns)) {
-            return open_batch(lane, count < max ? count : max, batch);
+        size_t count = complete(lane);
+        if ((count > 0 && first) || (lane->consumer == ATTACHED && !was_attached && count == 0)) {
+            end_ns = now_ns + wait_ms * NS_PER_MS;
         }
-        if (now_ns >= end_ns) {
+        first = first && count == 0;
+        was_attached = lane->consumer == ATTACHED;
+        if (count >= max || (count > 0 && now_ns >= end_ns)) {
+            stop_consuming(lane);
+            count = complete(lane);
+            if (count > 0) {
+                return open_batch(lane, count < max ? count : max, batch);
+            }
+            continue; /* lost with its connection in the last moment */
+        }
+        if (now_ns >= end_ns && (!attaching(lane) || now_ns >= attach_by_ns)) {
             return rc < 0 ? -ENOTCONN : 0; /* why is in the log; it comes back by itself */
         }
-        nap(lane, end_ns);
+        nap(lane, now_ns >= end_ns ? attach_by_ns : end_ns);
     }
 }
 
 int rabbit_drain_keep(struct sink_lane *base)
 {
     struct rabbit_lane *lane = lane_of(base);
-    return step(lane, lane->prefetch) < 0 || lane->open_lost ? -ENOTCONN : 0;
+    return step(lane, 0) < 0 || lane->open_lost ? -ENOTCONN : 0;
 }
 
-static void end_batch(struct rabbit_lane *lane)
+/* After its ack or nack was queued, which must come first: then nothing is counted too early. */
+static int end_batch(struct rabbit_lane *lane)
 {
+    bool was_lost = lane->open_lost;
     forget(lane, 0, lane->open);
     lane->open = 0;
+    lane->open_lost = false;
+    if (was_lost) {
+        return -ENOTCONN;
+    }
+    tell(lane, lane->held_count);
+    return step(lane, 0) < 0 ? -ENOTCONN : 0;
 }
 
 int rabbit_drain_ack(struct sink_lane *base, struct sink_batch *batch)
 {
     struct rabbit_lane *lane = lane_of(base);
-    int rc = lane->open_lost ? -ENOTCONN : 0;
     batch->count = 0;
-    if (rc == 0 && lane->open > 0) {
+    if (!lane->open_lost && lane->open > 0) {
         amqp_basic_ack_t ack = {.delivery_tag = lane->held[lane->open - 1].tag, .multiple = 1};
         rabbit_link_method(&lane->link, CHANNEL, AMQP_BASIC_ACK_METHOD, &ack);
-        end_batch(lane);
-        rc = step(lane, lane->prefetch) < 0 ? -ENOTCONN : 0;
     }
-    end_batch(lane);
-    return rc;
+    return end_batch(lane);
 }
 
 int rabbit_drain_release(struct sink_lane *base, struct sink_batch *batch)
@@ -416,22 +468,9 @@ int rabbit_drain_release(struct sink_lane *base, struct sink_batch *batch)
         amqp_basic_nack_t nack = {
             .delivery_tag = lane->held[lane->open - 1].tag, .multiple = 1, .requeue = 1};
         rabbit_link_method(&lane->link, CHANNEL, AMQP_BASIC_NACK_METHOD, &nack);
-        end_batch(lane);
-        (void)step(lane, lane->prefetch); /* should it fail, the server hands them back by itself */
-        return 0;
     }
-    end_batch(lane); /* the server has handed it back already */
+    (void)end_batch(lane); /* of a lost connection the server has handed all back by itself */
     return 0;
-}
-
-/* With the queue's answer the server has dealt with all that was sent before it. */
-static void settle(struct rabbit_lane *lane, int64_t until_ns)
-{
-    if (lane->link.state == RABBIT_OPEN && lane->prefetch > 0) {
-        amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(lane->consumer)};
-        rabbit_link_method(&lane->link, CHANNEL, AMQP_BASIC_CANCEL_METHOD, &cancel);
-    }
-    rabbit_link_end(&lane->link, until_ns);
 }
 
 void rabbit_drain_lane_close(struct sink_lane *base)
@@ -442,7 +481,8 @@ void rabbit_drain_lane_close(struct sink_lane *base)
         rabbit_drain_release(base, &batch);
     }
     /* What waits for a next fetch is handed back by the end of the connection. */
-    settle(lane, clock_mono_ns() + GOODBYE_NS);
+    cancel(lane);
+    rabbit_link_end(&lane->link, clock_mono_ns() + GOODBYE_NS);
     lane->incoming = false;
     forget(lane, 0, lane->held_count);
     rabbit_link_free(&lane->link);

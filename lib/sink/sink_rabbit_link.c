@@ -397,6 +397,7 @@ static void end_frame(struct rabbit_link *link, uint8_t type, amqp_channel_t cha
 void rabbit_link_method(struct rabbit_link *link, amqp_channel_t channel, amqp_method_number_t id,
                         void *decoded)
 {
+    assert(link->state >= RABBIT_LOGIN);
     char *frame = begin_frame(link, METHOD_ROOM_BYTES);
     amqp_bytes_t room = {.len = METHOD_ROOM_BYTES - 4, .bytes = frame + 7 + 4};
     int len = amqp_encode_method(id, decoded, room);

@@ -12,6 +12,7 @@
 #include "sink/sink_rabbit_link.h"
 #include "sink/sink_rabbit_queue.h"
 #include "sink/sink_rabbit_retry.h"
+#include "sink/sink_rabbit_tally.h"
 
 enum { CHANNEL = 1 };
 
@@ -28,11 +29,29 @@ struct eye {
 
 struct rabbit_probe {
     struct eye asks, watches;
-    bool asking;
+    unsigned wanted; /* answers to come; 0: not asking */
     int64_t asked_ns, answered_ns, watched_ns;
-    int64_t ready_tasks, consumers;
+    int64_t ready_tasks, held_tasks, consumers;
+    int64_t new_ready, new_held, new_consumers; /* of an answer that is not complete */
     bool doubted;
 };
+
+/* A queue whose leader does not answer is reported as 0/0 by some versions: that is believed only
+ * the second time, since the end of a drain may hang on it. */
+static void believe(struct rabbit_probe *probe)
+{
+    bool sudden = probe->new_ready == 0 && probe->new_consumers == 0 &&
+                  probe->ready_tasks + probe->consumers > 0;
+    if (sudden && !probe->doubted) {
+        probe->doubted = true;
+        return;
+    }
+    probe->doubted = false;
+    probe->ready_tasks = probe->new_ready;
+    probe->held_tasks = probe->new_held;
+    probe->consumers = probe->new_consumers;
+    probe->answered_ns = clock_mono_ns();
+}
 
 static int on_answer(void *arg, const amqp_frame_t *frame)
 {
@@ -43,21 +62,20 @@ static int on_answer(void *arg, const amqp_frame_t *frame)
     if (frame->payload.method.id == AMQP_CHANNEL_CLOSE_METHOD) {
         return rabbit_link_channel_closed(&probe->asks.link, frame);
     }
-    if (frame->payload.method.id == AMQP_QUEUE_DECLARE_OK_METHOD) {
+    if (frame->payload.method.id == AMQP_QUEUE_DECLARE_OK_METHOD && probe->wanted > 0) {
         const amqp_queue_declare_ok_t *counts = frame->payload.method.decoded;
-        /* A queue whose leader does not answer is reported as 0/0 by some versions: believed only
-         * the second time, since an end of the drain may hang on it. */
-        bool sudden = counts->message_count == 0 && counts->consumer_count == 0 &&
-                      probe->ready_tasks + probe->consumers > 0;
-        probe->asking = false;
-        if (sudden && !probe->doubted) {
-            probe->doubted = true;
-            return 0;
+        if (probe->wanted > RABBIT_TALLY_DIGITS) {
+            probe->new_ready = counts->message_count;
+            probe->new_consumers = counts->consumer_count;
+            probe->new_held = 0;
+        } else {
+            unsigned digit = RABBIT_TALLY_DIGITS - probe->wanted;
+            probe->new_held += rabbit_tally_held(digit, counts->consumer_count);
         }
-        probe->doubted = false;
-        probe->ready_tasks = counts->message_count;
-        probe->consumers = counts->consumer_count;
-        probe->answered_ns = clock_mono_ns();
+        probe->wanted--;
+        if (probe->wanted == 0) {
+            believe(probe);
+        }
     }
     return 0;
 }
@@ -101,13 +119,17 @@ static void ask(struct rabbit_probe *probe)
 {
     int64_t now_ns = clock_mono_ns();
     if (!look(&probe->asks)) {
-        probe->asking = false;
+        probe->wanted = 0;
         return;
     }
-    if (!probe->asking && now_ns - probe->asked_ns >= ASK_EVERY_NS) {
+    if (probe->wanted == 0 && now_ns - probe->asked_ns >= ASK_EVERY_NS) {
         rabbit_queue_declare(&probe->asks.link, CHANNEL, true);
-        probe->asking = rabbit_link_flush(&probe->asks.link) == 0;
+        rabbit_tally_declare(&probe->asks.link, CHANNEL, true);
+        probe->wanted = 1 + RABBIT_TALLY_DIGITS;
         probe->asked_ns = now_ns;
+        if (rabbit_link_flush(&probe->asks.link) < 0) {
+            probe->wanted = 0;
+        }
     }
 }
 
@@ -116,10 +138,10 @@ static void ask_and_wait(struct rabbit_probe *probe)
     int64_t until_ns = clock_mono_ns() + ANSWER_NS;
     ask(probe);
     while (clock_mono_ns() < until_ns && probe->asks.link.state != RABBIT_DOWN &&
-           (probe->asking || probe->asks.link.state != RABBIT_OPEN)) {
+           (probe->wanted > 0 || probe->asks.link.state != RABBIT_OPEN)) {
         if (rabbit_link_wait(&probe->asks.link, until_ns) < 0) {
             rabbit_retry_lost(&probe->asks.retry, &probe->asks.link);
-            probe->asking = false;
+            probe->wanted = 0;
             return;
         }
         ask(probe);
@@ -171,7 +193,8 @@ int rabbit_probe_backlog(struct rabbit_probe *probe, struct sink_backlog *backlo
     if (probe->answered_ns == 0 || age_ns > BELIEVED_NS) {
         return -ENOTCONN;
     }
-    backlog->tasks = probe->ready_tasks;
+    backlog->tasks = probe->ready_tasks + probe->held_tasks;
+    backlog->exact = true;
     backlog->age_ns = age_ns;
     return 0;
 }
@@ -186,6 +209,7 @@ int rabbit_probe_stats(struct rabbit_probe *probe, struct sink_stats *stats)
     }
     const struct sink_stat items[] = {
         {"ready_tasks", (double)probe->ready_tasks},
+        {"held_tasks", (double)probe->held_tasks},
         {"consumers", (double)probe->consumers},
         {"blocked",
          probe->watches.link.state == RABBIT_OPEN ? (probe->watches.link.blocked ? 1 : 0) : -1},

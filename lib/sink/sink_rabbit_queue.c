@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sink/sink_rabbit_tally.h"
 
 #define ACCEPTED_HEADER "accepted_us"
 
@@ -96,7 +97,8 @@ int rabbit_properties_read(const amqp_basic_properties_t *basic, uint8_t id[UUID
 struct visit {
     struct rabbit_target target;
     struct rabbit_link link;
-    amqp_method_number_t answer; /* the one that came last; 0: none yet */
+    unsigned wanted; /* answers still to come */
+    bool closed;     /* a channel was closed instead */
     amqp_channel_t channel;
 };
 
@@ -106,36 +108,36 @@ static int visit_frame(void *arg, const amqp_frame_t *frame)
     if (frame->frame_type != AMQP_FRAME_METHOD) {
         return 0;
     }
-    visit->answer = frame->payload.method.id;
-    if (visit->answer == AMQP_CHANNEL_CLOSE_METHOD) {
+    if (frame->payload.method.id == AMQP_CHANNEL_CLOSE_METHOD) {
+        visit->closed = true;
         rabbit_link_channel_closed(&visit->link, frame);
+    } else if (visit->wanted > 0) {
+        visit->wanted--;
     }
     return 0;
 }
 
-/* Waits for the answer to what was queued. 0; negative: problem says why; a closed channel too. */
-static int visit_wait(struct visit *visit)
+/* Waits for the answers to what was queued. 0; negative: problem says why; a closed channel too. */
+static int visit_wait(struct visit *visit, unsigned answers)
 {
     int64_t until_ns = clock_mono_ns() + visit->target.connect_ns;
     int rc = 0;
-    visit->answer = 0;
-    while (rc == 0 && visit->answer == 0) {
+    visit->wanted = answers;
+    visit->closed = false;
+    while (rc == 0 && visit->wanted > 0 && !visit->closed) {
         if (clock_mono_ns() >= until_ns) {
             return rabbit_link_problem(&visit->link, -ETIMEDOUT, "no answer within %.3g s",
                                        (double)visit->target.connect_ns / (double)NS_PER_S);
         }
         rc = rabbit_link_wait(&visit->link, until_ns);
     }
-    if (rc == 0 && visit->answer == AMQP_CHANNEL_CLOSE_METHOD) {
-        rc = visit->link.problem.code;
-    }
-    return rc;
+    return rc == 0 && visit->closed ? visit->link.problem.code : rc;
 }
 
 static int visit_open_channel(struct visit *visit)
 {
     rabbit_channel_open(&visit->link, ++visit->channel);
-    return visit_wait(visit);
+    return visit_wait(visit, 1);
 }
 
 static void visit_end(struct visit *visit)
@@ -176,7 +178,7 @@ static int visit_begin(struct visit *visit, const struct options *options, struc
 static int visit_declare(struct visit *visit, bool passive)
 {
     rabbit_queue_declare(&visit->link, visit->channel, passive);
-    return visit_wait(visit);
+    return visit_wait(visit, 1);
 }
 
 int rabbit_queue_setup(const struct options *options, struct err *err)
@@ -234,10 +236,12 @@ int rabbit_queue_remove(const struct options *options, struct err *err)
     }
     amqp_queue_delete_t remove = {.queue = amqp_cstring_bytes(visit.target.queue)};
     rabbit_link_method(&visit.link, visit.channel, AMQP_QUEUE_DELETE_METHOD, &remove);
-    rc = visit_wait(&visit);
-    if (rc < 0 && rc != -ENOENT) {
+    rc = visit_wait(&visit, 1);
+    if (rc == 0) {
+        rabbit_tally_remove(&visit.link, visit.channel);
+    } else {
         err_set(err, rc, "%s", visit.link.problem.text);
     }
-    visit_end(&visit);
-    return rc == -ENOENT ? 0 : rc;
+    visit_end(&visit); /* its goodbye comes after all that was queued */
+    return rc;
 }
