@@ -15,6 +15,7 @@
 const struct server_kind *const server_kinds[] = {
     &server_postgres,
     &server_valkey,
+    &server_rabbit,
     NULL,
 };
 
@@ -79,6 +80,7 @@ int server_start(struct server *server, const struct server_kind *kind,
     *server = (struct server){.kind = kind, .clients = place->clients, .replicas = 1};
     snprintf(server->who, sizeof(server->who), "%s", place->who);
     server->log_path = xstrdup(place->log_path);
+    server->base = xstrdup(place->base);
     int rc = account_for_servers(&server->account, err);
     if (rc == 0) {
         rc = make_password(server->password, err);
@@ -148,6 +150,7 @@ void server_free(struct server *server)
     process_free(&server->process);
     free(server->dir);
     free(server->log_path);
+    free(server->base);
     free(server->url);
     *server = (struct server){0};
 }

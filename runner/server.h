@@ -54,6 +54,7 @@ struct server {
     char who[16];
     char *dir;      /* data folder, the account's own */
     char *log_path; /* its output */
+    char *base;     /* where ports are reserved */
     char *url;      /* with the password: never in argv, logs or files of a run */
     char password[40];
     char version[96];
@@ -69,6 +70,7 @@ struct server {
 extern const struct server_kind *const server_kinds[]; /* visible, NULL-terminated */
 extern const struct server_kind server_postgres;
 extern const struct server_kind server_valkey;
+extern const struct server_kind server_rabbit;
 
 /* The kind that serves this sink; NULL: the sink needs no server. */
 const struct server_kind *server_for_sink(const char *sink);
