@@ -9,22 +9,13 @@ extern const struct sink_driver sink_memory;
 extern const struct sink_driver sink_direct;
 extern const struct sink_driver sink_wal;
 extern const struct sink_driver sink_ingest;
-
-/* For decorators, whose own tables must be constant. */
-extern const struct option_spec sink_wal_options[];
-extern const struct option_spec sink_ingest_options[];
 extern const struct sink_driver sink_valkey;
-
-/* For decorators, whose own tables must be constant. */
-extern const struct option_spec sink_wal_options[];
-extern const struct option_spec sink_valkey_options[];
 extern const struct sink_driver sink_rabbit;
 
 /* For decorators, whose own tables must be constant. */
 extern const struct option_spec sink_wal_options[];
+extern const struct option_spec sink_ingest_options[];
+extern const struct option_spec sink_valkey_options[];
 extern const struct option_spec sink_rabbit_options[];
-
-/* Deletes the queue of --rabbit-queue on the server of --sink-url, with all that is in it. */
-int sink_rabbit_remove(const struct options *options, struct err *err);
 
 #endif

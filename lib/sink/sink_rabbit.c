@@ -64,11 +64,6 @@ static struct sink_at_rabbit *rabbit_of(struct sink *sink)
     return (struct sink_at_rabbit *)sink;
 }
 
-int sink_rabbit_remove(const struct options *options, struct err *err)
-{
-    return rabbit_queue_remove(options, err);
-}
-
 static int rabbit_open(struct sink **out, enum sink_role role, const struct options *options,
                        struct err *err)
 {
@@ -169,6 +164,7 @@ const struct sink_driver sink_rabbit = {
     .options = sink_rabbit_options,
     .setup = rabbit_queue_setup,
     .preflight = rabbit_queue_preflight,
+    .remove = rabbit_queue_remove,
     .open = rabbit_open,
     .close = rabbit_close,
     .backlog = rabbit_backlog,

@@ -39,7 +39,7 @@ static void make(struct contract *contract)
 
 static void unmake(struct contract *contract)
 {
-    sink_rabbit_remove(contract->options, NULL); /* best effort: its server may be gone */
+    contract->driver->remove(contract->options, NULL); /* best effort: its server may be gone */
 }
 
 /* From this side, since the server has no command for it that AMQP could give. */

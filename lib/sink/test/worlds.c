@@ -58,19 +58,6 @@ static void make_folder(struct contract *contract, const char *option)
     world_set_option(contract, option, inside);
     free(inside);
     world_run_setup(contract);
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/sluice-contract-XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
-    expect(mkdtemp(folder) != NULL, "cannot make %s", folder);
-    char *inside = xasprintf("%s/sink", folder);
-    world_set_option(contract, option, inside);
-    free(inside);
-    world_run_setup(contract);
-}
-
-static void unmake_folder(struct contract *contract)
-{
-    (void)contract;
-    file_remove_tree(folder, NULL);
 }
 
 static void make_plain(struct contract *contract)
@@ -141,8 +128,6 @@ static const struct world world_direct = {.sink = "direct",
                                           .look = look_into_main,
                                           .cut = cut_main};
 
-const struct world *const worlds[] = {&world_plain, &world_wal, &world_direct, &world_ingest, NULL};
-extern const struct world world_valkey;
-
-const struct world *const worlds[] = {&world_plain, &world_wal, &world_direct, &world_valkey, NULL};
-const struct world *const worlds[] = {&world_plain, &world_wal, &world_direct, &world_rabbit, NULL};
+const struct world *const worlds[] = {
+    &world_plain, &world_wal, &world_direct, &world_ingest, &world_valkey, &world_rabbit, NULL,
+};

@@ -12,6 +12,7 @@ void world_run_setup(struct contract *contract);
 void world_control(const char *server, const char *command);
 
 extern const struct world world_ingest;
+extern const struct world world_valkey;
 extern const struct world world_rabbit;
 
 #endif
