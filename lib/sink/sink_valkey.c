@@ -163,6 +163,36 @@ static int valkey_setup(const struct options *options, struct err *err)
     return rc < 0 ? err_set(err, rc, "%s", local.text) : 0;
 }
 
+static int valkey_remove(const struct options *options, struct err *err)
+{
+    struct valkey_target target;
+    struct err local = {0};
+    redisContext *context = NULL;
+    int64_t deadline_ns = clock_mono_ns() + VALKEY_CONNECT_NS;
+    int rc = valkey_target_new(&target, options, &local);
+    if (rc < 0) {
+        return err_set(err, rc, "%s", local.text);
+    }
+    rc = valkey_dial(&target, "sluice-remove", deadline_ns, &context, &local);
+    if (rc == 0) {
+        rc = check_key(&target, context, deadline_ns, &local); /* another kind of key is not ours */
+    }
+    if (rc == 0) {
+        struct valkey_command command = {0};
+        valkey_begin(&command, "DEL"); /* group and consumers go with it */
+        valkey_word(&command, target.stream);
+        redisReply *reply = valkey_ask(&target, context, deadline_ns, &command, &local);
+        rc = !reply                               ? local.code
+             : reply->type != REDIS_REPLY_INTEGER ? valkey_judge(&target, "DEL", reply, &local)
+                                                  : 0;
+        freeReplyObject(reply);
+        valkey_command_free(&command);
+    }
+    redisFree(context);
+    valkey_target_free(&target);
+    return rc < 0 ? err_set(err, rc, "%s", local.text) : 0;
+}
+
 /* ---- preflight ---- */
 
 /* Each of these makes an answer mean less than "flushed and kept". */
@@ -486,6 +516,7 @@ const struct sink_driver sink_valkey = {
     .options = sink_valkey_options,
     .setup = valkey_setup,
     .preflight = valkey_preflight,
+    .remove = valkey_remove,
     .open = valkey_open,
     .close = valkey_close,
     .backlog = valkey_backlog,

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server_control.h"
 #include "sink/drivers.h"
 #include "valkey_peer.h"
 #include "valkey_sender.h"
@@ -200,14 +201,14 @@ static void server_killed_and_started(void **state)
                 sender_turn(&sender, 0);
             }
         }
-        assert_int_equal(valkey_server_control("kill", &err), 0);
+        assert_int_equal(server_control("valkey", "kill", &err), 0);
         int64_t until_ns = clock_mono_ns() + 5 * NS_PER_S;
         while (sink_valkey.ready(sender.sink) && clock_mono_ns() < until_ns) {
             sender_turn(&sender, 5 * NS_PER_MS);
         }
         assert_false(sink_valkey.ready(sender.sink));
         sender_submit(&sender, 300, -EAGAIN);
-        assert_int_equal(valkey_server_control("start", &err), 0);
+        assert_int_equal(server_control("valkey", "start", &err), 0);
         assert_true(sender_settled_within(&sender, 10 * NS_PER_S));
     }
     sender_close(&sender, NS_PER_S);
@@ -228,7 +229,7 @@ static void server_paused_past_the_deadline(void **state)
         sender_submit(&sender, 300, 0);
     }
     assert_true(sender_settled_within(&sender, 10 * NS_PER_S));
-    assert_int_equal(valkey_server_control("pause", &err), 0);
+    assert_int_equal(server_control("valkey", "pause", &err), 0);
     for (int i = 0; i < 500; i++) {
         sender_submit(&sender, 300, 0);
     }
@@ -237,7 +238,7 @@ static void server_paused_past_the_deadline(void **state)
     assert_true(sender.outcomes[SINK_UNKNOWN] >= 50);  /* a window at least */
     assert_true(sender.outcomes[SINK_REFUSED] >= 200); /* four windows are 200 */
     assert_false(sink_valkey.ready(sender.sink));
-    assert_int_equal(valkey_server_control("resume", &err), 0);
+    assert_int_equal(server_control("valkey", "resume", &err), 0);
     assert_true(sender_ready_within(&sender, 10 * NS_PER_S));
     sender_submit(&sender, 300, 0);
     assert_true(sender_settled_within(&sender, 10 * NS_PER_S));
@@ -373,6 +374,26 @@ static void a_user_with_few_rights(void **state)
     assert_int_equal(sender.outcomes[SINK_DURABLE], 1);
     sender_close(&sender, NS_PER_S);
     tell("ACL DELUSER %s", "sluice-test");
+}
+
+static void removal_takes_the_stream_and_nothing_else(void **state)
+{
+    struct err err = {0};
+    char *beside = xasprintf("%s:beside", stream);
+    struct options *options = options_now(valkey_server_port());
+    (void)state;
+    tell("SET %s 1", beside);
+    tell("XADD %s * a b", stream);
+    assert_int_equal(sink_valkey.remove(options, &err), 0);
+    assert_int_equal(ask_integer("EXISTS %s", stream), 0);
+    assert_int_equal(ask_integer("EXISTS %s", beside), 1);
+    assert_int_equal(sink_valkey.remove(options, &err), 0); /* nothing there */
+    tell("RPUSH %s 1", stream);
+    expect_err(sink_valkey.remove(options, &err), &err, -EEXIST, "is a list, not a stream");
+    assert_int_equal(ask_integer("EXISTS %s", stream), 1); /* somebody else's */
+    tell("DEL %s", beside);
+    options_free(options);
+    free(beside);
 }
 
 /* ---- the drain side ---- */
@@ -596,11 +617,11 @@ static void a_batch_outlives_the_server(void **state)
     send_tasks(10);
     drain_open(&drain, valkey_server_port(), 1);
     assert_int_equal(fetch_within(&drain, 0, 10, false), 10);
-    assert_int_equal(valkey_server_control("kill", &err), 0);
+    assert_int_equal(server_control("valkey", "kill", &err), 0);
     assert_true(sink_valkey.keep(drain.lanes[0]) < 0);
     assert_true(sink_valkey.ack(drain.lanes[0], &drain.batch) < 0);
     assert_true(sink_valkey.fetch(drain.lanes[0], 10, 10, &drain.batch) < 0);
-    assert_int_equal(valkey_server_control("start", &err), 0);
+    assert_int_equal(server_control("valkey", "start", &err), 0);
     reconnect();
     assert_int_equal(fetch_within(&drain, 0, 10, false), 10);
     assert_int_equal(drain.batch.redelivered, 10);
@@ -614,8 +635,7 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     log_init("test_valkey");
     log_set_level(LOG_LEVEL_ERROR);
-    const char *control = getenv("SLUICE_TEST_VALKEY_CONTROL");
-    if (!valkey_server_url() || !control || !*control) {
+    if (!valkey_server_url() || !server_can_be_controlled("valkey")) {
         const char *ci = getenv("CI");
         printf(
             "SKIP: no server: SLUICE_TEST_VALKEY_URL and SLUICE_TEST_VALKEY_CONTROL are not set; "
@@ -632,6 +652,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mistakes_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(preflight_reads_the_settings_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_user_with_few_rights, setup, teardown),
+        cmocka_unit_test_setup_teardown(removal_takes_the_stream_and_nothing_else, setup, teardown),
         cmocka_unit_test_setup_teardown(an_ack_leaves_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_group_begins_again, setup, teardown),
         cmocka_unit_test_setup_teardown(the_idle_is_claimed_and_the_kept_is_not, setup, teardown),

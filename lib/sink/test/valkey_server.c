@@ -1,18 +1,15 @@
 #include "valkey_server.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
+
+#include "server_control.h"
 
 const char *valkey_server_url(void)
 {
-    const char *url = getenv("SLUICE_TEST_VALKEY_URL");
-    return url && *url ? url : NULL;
+    return server_url("valkey");
 }
 
 int valkey_server_port(void)
@@ -50,31 +47,4 @@ redisContext *valkey_server_connect(void)
         return NULL;
     }
     return context;
-}
-
-int valkey_server_control(const char *order, struct err *err)
-{
-    const char *path = getenv("SLUICE_TEST_VALKEY_CONTROL");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (!path || !*path) {
-        return err_set(err, -ENOENT,
-                       "nobody to stop the server: SLUICE_TEST_VALKEY_CONTROL is not set");
-    }
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char line[300] = "";
-    int line_bytes = snprintf(line, sizeof(line), "%s\n", order);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-        write(fd, line, (size_t)line_bytes) != line_bytes) {
-        int rc = err_set(err, -errno, "%s: %s", path, strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
-        return rc;
-    }
-    ssize_t got = read(fd, line, sizeof(line) - 1);
-    close(fd);
-    line[got > 0 ? got : 0] = '\0';
-    line[strcspn(line, "\n")] = '\0';
-    return strcmp(line, "ok") == 0 ? 0 : err_set(err, -EIO, "%s said: %s", path, line);
 }

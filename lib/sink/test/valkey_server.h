@@ -5,17 +5,11 @@
 
 #include <hiredis/hiredis.h>
 
-#include "base/err.h"
-
 /* SLUICE_TEST_VALKEY_URL, NULL when it is not set. The URL is redis://:PASSWORD@127.0.0.1:PORT/0.
  */
 const char *valkey_server_url(void);
 int valkey_server_port(void);
 const char *valkey_server_password(void);  /* static */
 redisContext *valkey_server_connect(void); /* authenticated; NULL when it is not there */
-
-/* "kill", "start", "pause", "resume"; returns when it is done. -ENOENT: SLUICE_TEST_VALKEY_CONTROL
- * is not set. */
-int valkey_server_control(const char *order, struct err *err);
 
 #endif

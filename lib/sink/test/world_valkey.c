@@ -1,8 +1,5 @@
 /* world_valkey.c: a fresh stream on a real server, named by SLUICE_TEST_VALKEY_URL, whose starter
  * can be asked to kill and start it (SLUICE_TEST_VALKEY_CONTROL). */
-#include "contract.h"
-
-#include <errno.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +7,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "server_control.h"
 #include "valkey_server.h"
-
-static void set_option(struct contract *contract, const char *name, const char *text)
-{
-    struct err err = {0};
-    int rc = options_set(contract->options, name, text, "the contract suite", &err);
-    expect(rc == 0, "%s", err.text);
-}
+#include "worlds.h"
 
 static void make(struct contract *contract)
 {
@@ -26,13 +18,14 @@ static void make(struct contract *contract)
         contract_skip("no server: set SLUICE_TEST_VALKEY_URL, or run it below "
                       "`sluice with valkey --`");
     }
+    if (server_can_be_controlled("valkey")) {
+        world_control("valkey", "start"); /* a case that failed may have left it down */
+    }
     char *stream = xasprintf("sluice:test:%d:%lld", (int)getpid(), (long long)clock_mono_ns());
-    set_option(contract, "sink-url", url);
-    set_option(contract, "valkey-stream", stream);
+    world_set_option(contract, "sink-url", url);
+    world_set_option(contract, "valkey-stream", stream);
     free(stream);
-    struct err err = {0};
-    int rc = contract->driver->setup(contract->options, &err);
-    expect(rc == 0, "setup: %d: %s", rc, err.text);
+    world_run_setup(contract);
 }
 
 static void unmake(struct contract *contract)
@@ -54,26 +47,28 @@ static void cut(struct contract *contract)
     redisFree(context);
 }
 
-static void tell(const char *order)
-{
-    struct err err = {0};
-    int rc = valkey_server_control(order, &err);
-    if (rc == -ENOENT) {
-        contract_skip(err.text);
-    }
-    expect(rc == 0, "%s: %s", order, err.text);
-}
-
 static void server_stop(struct contract *contract)
 {
     (void)contract;
-    tell("kill");
+    world_control("valkey", "kill");
 }
 
 static void server_start(struct contract *contract)
 {
     (void)contract;
-    tell("start");
+    world_control("valkey", "start");
+}
+
+static void server_pause(struct contract *contract)
+{
+    (void)contract;
+    world_control("valkey", "pause");
+}
+
+static void server_resume(struct contract *contract)
+{
+    (void)contract;
+    world_control("valkey", "resume");
 }
 
 const struct world world_valkey = {.sink = "valkey",
@@ -81,4 +76,6 @@ const struct world world_valkey = {.sink = "valkey",
                                    .unmake = unmake,
                                    .cut = cut,
                                    .server_stop = server_stop,
-                                   .server_start = server_start};
+                                   .server_start = server_start,
+                                   .server_pause = server_pause,
+                                   .server_resume = server_resume};
