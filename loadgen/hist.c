@@ -69,20 +69,19 @@ void hist_add(struct hist *hist, int64_t duration_ns)
 
 uint64_t hist_count(const struct hist *hist)
 {
-    return hist->count;
+    return hist ? hist->count : 0;
 }
 
 int64_t hist_max_ns(const struct hist *hist)
 {
-    return hist->max_ns;
+    return hist ? hist->max_ns : 0;
 }
 
 int64_t hist_percentile_ns(const struct hist *hist, double fraction)
 {
-    uint64_t rank = (uint64_t)ceil(fraction * (double)hist->count - 1e-9), seen = 0;
-
-    if (hist->count == 0)
+    if (hist_count(hist) == 0)
         return 0;
+    uint64_t rank = (uint64_t)ceil(fraction * (double)hist->count - 1e-9), seen = 0;
     if (rank == 0)
         rank = 1;
     for (size_t bin = 0; bin < BINS; bin++) {

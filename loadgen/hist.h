@@ -2,7 +2,7 @@
  *
  * One bin a microsecond up to 65.536 ms: there a percentile is exact to the microsecond. Above,
  * bins grow with the value, 1024 to each doubling (0.1 %), up to 12 days. Zero or less counts as 0.
- * Not thread-safe.
+ * NULL is read as one without samples. Not thread-safe.
  */
 #ifndef SLUICE_LOADGEN_HIST_H
 #define SLUICE_LOADGEN_HIST_H

@@ -43,8 +43,9 @@ static _Noreturn void die(const char *what)
  * everything below, whatever process group or session it has moved to. */
 static void kill_all_below(void)
 {
+    int64_t start_ns = clock_mono_ns();
     for (;;) {
-        process_signal_children(getpid(), SIGKILL);
+        process_end_children(getpid(), clock_mono_ns() - start_ns < 2 * NS_PER_S);
         pid_t pid;
         do {
             pid = waitpid(-1, NULL, WNOHANG);

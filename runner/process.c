@@ -332,13 +332,32 @@ static struct pid_pair *read_pids(size_t *count)
     return all;
 }
 
-void process_signal_children(pid_t parent, int number)
+/* Killed outright, a postmaster leaves its shared memory with the kernel for good. */
+static bool is_postgres(pid_t pid)
+{
+    char path[64], name[16] = "";
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, name, sizeof(name) - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return got > 0 && strcmp(name, "postgres\n") == 0;
+}
+
+void process_end_children(pid_t parent, bool patiently)
 {
     size_t count;
     struct pid_pair *all = read_pids(&count);
     for (size_t i = 0; i < count; i++) {
-        if (all[i].parent == parent) {
-            kill(all[i].pid, number);
+        if (all[i].parent != parent) {
+            continue;
+        }
+        if (patiently && is_postgres(all[i].pid)) {
+            kill(all[i].pid, SIGQUIT); /* "immediate shutdown" */
+            kill(all[i].pid, SIGCONT);
+        } else {
+            kill(all[i].pid, SIGKILL);
         }
     }
     free(all);

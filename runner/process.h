@@ -79,8 +79,9 @@ int process_obituary(const struct process *process, const char *when, struct err
 
 void process_free(struct process *process);
 
-/* Sends a signal to every direct child of `parent` (read from /proc). */
-void process_signal_children(pid_t parent, int number);
+/* SIGKILL for every direct child of `parent` (read from /proc); a postmaster, while `patiently`, is
+ * asked for its immediate shutdown instead. */
+void process_end_children(pid_t parent, bool patiently);
 
 /* Path of the program NAME: next to our own executable, in `first` before that when it is not NULL.
  * NULL when it is not there; free it. */

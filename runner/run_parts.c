@@ -299,9 +299,9 @@ int part_wait_ready(struct one_run *run, enum part_id id, int timeout_ms, struct
         if (clock_mono_ns() > deadline_ns) {
             struct buf why = {0};
             http_get(part->admin_port, "/readyz", READY_POLL_MS, &why);
-            rc = err_set(err, -ETIMEDOUT, "%s is not ready after %d s%s%.200s; its log: %s",
+            rc = err_set(err, -ETIMEDOUT, "%s is not ready after %d s%s%.*s; its log: %s",
                          part->who, timeout_ms / 1000, why.len > 0 ? ": " : "",
-                         why.data ? why.data : "",
+                         (int)strcspn(why.data ? why.data : "", "\n"), why.data ? why.data : "",
                          part->process.log_path ? part->process.log_path : "none");
             buf_free(&why);
             return rc;
@@ -328,14 +328,21 @@ void part_stop(struct one_run *run, enum part_id id)
     }
 }
 
+static int abort_signal(const struct part *part)
+{
+    return is_server(part) && part->server.kind ? part->server.kind->abort_signal : 0;
+}
+
 void parts_stop_all(struct one_run *run, bool quickly)
 {
     static const enum part_id order[] = {PART_LOADGEN, PART_API,  PART_WORKER,
                                          PART_SAMPLER, PART_SINK, PART_MAIN_DB};
     for (size_t i = 0; quickly && i < PART_COUNT; i++) {
-        struct process *process = part_process(&run->parts[order[i]]);
+        struct part *part = &run->parts[order[i]];
+        struct process *process = part_process(part);
         process_signal_tree(process, SIGCONT);
-        process_signal(process, SIGTERM); /* all at once, so that they end side by side */
+        /* All at once, so that they end side by side. */
+        process_signal(process, abort_signal(part) ? abort_signal(part) : SIGTERM);
     }
     for (size_t i = 0; i < PART_COUNT; i++) {
         struct part *part = &run->parts[order[i]];
@@ -343,7 +350,7 @@ void parts_stop_all(struct one_run *run, bool quickly)
             continue;
         }
         if (quickly) {
-            process_wait(&part->process, is_server(part) ? 0 : 3000);
+            process_wait(part_process(part), is_server(part) && !abort_signal(part) ? 0 : 3000);
             process_kill_tree(part_process(part));
         } else {
             part_stop(run, order[i]);

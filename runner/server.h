@@ -23,7 +23,9 @@ struct server_kind {
     const char *name;         /* "postgres" */
     const char *const *sinks; /* names of the sinks that it serves, NULL-ended */
     int stop_signal;          /* stops it in order, and soon */
-    int start_timeout_ms;     /* from launch to ready */
+    int abort_signal; /* ends it at once, yet lets it give back what the kernel would keep; 0: none
+                       */
+    int start_timeout_ms; /* from launch to ready */
     int stop_timeout_ms;
 
     /* Once: finds the programs, makes the data folder in server->dir, writes its settings. */

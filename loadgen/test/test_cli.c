@@ -125,6 +125,20 @@ static void whole_load(void **state)
     assert_non_null(strstr(read_text(f, f->ledger_path), "\n#end rows=30\n"));
 }
 
+/* A rate of 0 is a pause: first, in the middle and last. */
+static void silent_phases(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(RUN(f, f->target, "--rps=100", "--phase=a:100ms:0", "--phase=b:100ms:1",
+                         "--phase=c:100ms:0", "--phase=d:100ms:1", "--phase=e:100ms:0", f->ledger,
+                         f->metrics),
+                     0);
+    assert_non_null(strstr(f->text.data, "phase a: 0 of 0 requests"));
+    assert_non_null(strstr(f->text.data, "phase e: 0 of 0 requests"));
+    assert_non_null(strstr(read_text(f, f->ledger_path), "\n#end rows=20\n"));
+}
+
 static void signals(void **state)
 {
     static const struct {
@@ -228,8 +242,8 @@ static void starts_at(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(whole_load), TEST(signals),  TEST(nobody_listens),
-        TEST(flat_out),   TEST(mistakes), TEST(starts_at),
+        TEST(whole_load), TEST(silent_phases), TEST(signals),   TEST(nobody_listens),
+        TEST(flat_out),   TEST(mistakes),      TEST(starts_at),
     };
 
     if (argc != 2)
