@@ -85,11 +85,36 @@ static void load_entry(struct entry *entry, const char *dir, const char *sink, c
     shed(run);
 }
 
+/* Nothing is written into a folder that only looks like a comparison: somewhere there must be a
+ * manifest. A run that has lost its own is reported all the same. */
+static bool has_manifest(const char *dir, char **sinks)
+{
+    bool found = false;
+    for (size_t i = 0; !found && sinks[i]; i++) {
+        char *path = xasprintf("%s/%s", dir, sinks[i]);
+        char **repeats = names_list(path, keep_repeats, NULL);
+        for (size_t k = 0; !found && repeats && repeats[k]; k++) {
+            char *manifest = xasprintf("%s/%s/manifest.json", path, repeats[k]);
+            found = file_exists(manifest);
+            free(manifest);
+        }
+        names_free(repeats);
+        free(path);
+    }
+    return found;
+}
+
 static int load_entries(struct comparison *comparison, struct err *err)
 {
     char **sinks = names_list(comparison->dir, keep_sinks, err);
     if (!sinks)
         return err && err->code ? err->code : -ENOENT;
+    if (!has_manifest(comparison->dir, sinks)) {
+        names_free(sinks);
+        return err_set(err, -ENOENT,
+                       "%s holds no run: expected folders <sink>/<n>/ with a manifest.json",
+                       comparison->dir);
+    }
     size_t capacity = 0;
     for (size_t i = 0; sinks[i]; i++) {
         char *path = xasprintf("%s/%s", comparison->dir, sinks[i]);
@@ -105,10 +130,6 @@ static int load_entries(struct comparison *comparison, struct err *err)
         free(path);
     }
     names_free(sinks);
-    if (comparison->count == 0)
-        return err_set(err, -ENOENT,
-                       "%s holds no run: expected folders <sink>/<n>/ with a manifest.json",
-                       comparison->dir);
     return 0;
 }
 
@@ -336,7 +357,7 @@ static void fill_result(const struct comparison *comparison, struct report_resul
         const struct entry *entry = &comparison->entries[i];
         result->in_verdict += entry->reasons.count == 0;
         result->failed += entry->audit.verdict == AUDIT_FAIL;
-        result->voided += entry->audit.verdict == AUDIT_VOID;
+        result->voided += entry->audit.verdict == AUDIT_VOID && !entry->audit.control;
     }
     for (size_t i = 0; i < comparison->group_count; i++) {
         const struct group *group = &comparison->groups[i];

@@ -85,7 +85,7 @@ struct report_result {
     unsigned runs;       /* run folders found */
     unsigned in_verdict; /* of those, how many count */
     unsigned failed;     /* runs of contenders whose audit failed: `sluice` exits 1 */
-    unsigned voided;     /* runs whose audit is void */
+    unsigned voided;     /* contenders' runs whose audit is void: `sluice report` exits 3 */
     unsigned
         sla_missed;  /* contenders that missed the SLA in a run that counts, or have no such run */
     unsigned charts; /* charts drawn */

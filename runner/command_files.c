@@ -118,6 +118,9 @@ static int make_report(const struct options *options, const char *dir)
         printf("%s%s/compare.md\n", result.summary.data ? result.summary.data : "", dir);
         if (result.failed > 0 || (result.sla_missed > 0 && options_bool(options, "require-sla"))) {
             code = EXIT_BAD_RUN;
+        } else if (result.voided > 0) {
+            code = command_fail(EXIT_UNUSABLE, "a contender's run proves nothing about losses (its "
+                                               "audit is void); the report says which and why");
         }
     }
     report_result_free(&result);

@@ -403,15 +403,26 @@ static void test_nothing_there(void **state)
     assert_int_equal(report_comparison("/nonexistent/x", &no_gnuplot, &result, &err), -ENOENT);
     has(err.text, "/nonexistent/x");
     report_result_free(&result);
-    /* An empty run folder: found, left out, every missing file named. */
+    /* Folders that only look like runs are somebody else's: nothing is written there. */
     rundir_puts(dir, "wal/1/x", "");
     rundir_puts(dir, "charts/backlog.svg", "an old picture");
+    assert_int_equal(report_comparison(dir, &no_gnuplot, &result, &err), -ENOENT);
+    has(err.text, "holds no run");
+    report_result_free(&result);
+    char *untouched = xasprintf("%s/charts/backlog.svg", dir);
+    char *written = xasprintf("%s/wal/1/audit.json", dir);
+    assert_true(file_exists(untouched));
+    assert_false(file_exists(written));
+    free(untouched);
+    free(written);
+    /* An empty run folder beside a manifest: found, left out, every missing file named. */
+    rundir_puts(dir, "wal/2/manifest.json", "{");
     char *md = report(dir, &result);
     char *picture = xasprintf("%s/charts/backlog.svg", dir);
     assert_false(file_exists(picture));
     free(picture);
-    assert_int_equal(result.runs, 1);
-    assert_int_equal(result.voided, 1);
+    assert_int_equal(result.runs, 2);
+    assert_int_equal(result.voided, 2);
     has(md, "manifest.json");
     has(md, "ledger.tsv");
     has(md, "worker-\\*.jsonl is missing");

@@ -31,3 +31,11 @@ say "$scenario, $sink: acknowledged $acknowledged, lost 0"
 # Someone else's verdict from the files alone must be the same.
 run_sluice 0 audit "$run"
 expect_clean_audit "$run"
+# A report that proves nothing says so, and does not return 0.
+truncate -s 2000 "$run/main.tsv"
+run_sluice 3 audit "$run"
+run_sluice 3 report "$COMPARISON"
+expect_text "$WORK/out" 'proves nothing'
+mkdir -p "$WORK/other/thing/1"
+run_sluice 3 report "$WORK/other"
+[ ! -e "$WORK/other/compare.md" ] || die 'a report was written into a folder that holds no run'
