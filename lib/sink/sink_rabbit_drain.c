@@ -84,6 +84,9 @@ static size_t complete(const struct rabbit_lane *lane)
 
 static void forget(struct rabbit_lane *lane, size_t from, size_t to)
 {
+    if (from == to) {
+        return;
+    }
     for (size_t i = from; i < to; i++) {
         free(lane->held[i].body);
     }

@@ -28,6 +28,7 @@ enum { PUBLISH = 1, ASK = 2 }; /* channels */
  */
 #define BODY_MAX_BYTES ((size_t)16 << 20)
 #define WINDOW_BYTES   ((size_t)8 << 20) /* most unconfirmed bytes on a connection */
+#define PROOF_NS       NS_PER_S          /* no first confirm for so long: not ready */
 #define ASK_EVERY_NS   (250 * NS_PER_MS)
 #define GOODBYE_NS     (200 * NS_PER_MS)
 
@@ -36,13 +37,16 @@ struct publisher {
     struct rabbit_link link;
     struct rabbit_window window;
     struct rabbit_retry retry;
-    bool begun;     /* channels were asked for on this connection */
-    bool confirms;  /* confirm.select-ok came */
-    bool has_queue; /* the queue is there */
-    bool proved;    /* a confirm came: before that, one task at a time */
-    bool asking;    /* a declare has no answer yet */
-    bool ask_soon;  /* without waiting for the next time */
+    bool begun;         /* channels were asked for on this connection */
+    bool confirms;      /* confirm.select-ok came */
+    bool has_queue;     /* the queue is there */
+    bool proved;        /* a confirm came: before that, one task at a time */
+    bool asking;        /* a declare has no answer yet */
+    bool ask_soon;      /* without waiting for the next time */
+    bool making;        /* what is asked would make the queue */
+    int64_t settles_ns; /* the queue that was made is to be trusted from then on */
     int64_t asked_ns;
+    int64_t first_ns; /* when the first message of this connection was sent; 0: none yet */
     int64_t unblocked_ns;
     bool returning;        /* a return's content is coming */
     uint64_t return_bytes; /* of its body, still to come */
@@ -76,6 +80,7 @@ static void ask(struct publisher *publisher, bool passive)
 {
     rabbit_queue_declare(&publisher->link, ASK, passive);
     publisher->asking = true;
+    publisher->making = !passive;
     publisher->ask_soon = false;
     publisher->asked_ns = clock_mono_ns();
 }
@@ -94,7 +99,15 @@ static void begin_channels(struct publisher *publisher)
 static bool can_publish(const struct publisher *publisher)
 {
     return publisher->link.state == RABBIT_OPEN && publisher->confirms && publisher->has_queue &&
-           !publisher->link.blocked;
+           !publisher->link.blocked && clock_mono_ns() >= publisher->settles_ns;
+}
+
+/* A queue may be there and have no leader yet, as after a restart: it takes messages and confirms
+ * none. Whoever comes then is better refused than kept waiting. */
+static bool takes(const struct publisher *publisher)
+{
+    return can_publish(publisher) && (publisher->proved || publisher->first_ns == 0 ||
+                                      clock_mono_ns() - publisher->first_ns < PROOF_NS);
 }
 
 static void lost(struct publisher *publisher)
@@ -106,6 +119,7 @@ static void lost(struct publisher *publisher)
     publisher->begun = publisher->confirms = publisher->has_queue = false;
     publisher->proved = publisher->asking = publisher->ask_soon = false;
     publisher->returning = publisher->was_blocked = false;
+    publisher->first_ns = 0;
     rabbit_retry_lost(&publisher->retry, &publisher->link);
 }
 
@@ -141,6 +155,9 @@ static int on_ask_frame(struct publisher *publisher, const amqp_frame_t *frame)
     case AMQP_QUEUE_DECLARE_OK_METHOD:
         publisher->asking = false;
         publisher->has_queue = true;
+        if (publisher->making) {
+            publisher->settles_ns = clock_mono_ns() + RABBIT_QUEUE_SETTLES_NS;
+        }
         on_queue_counts(publisher->ingest, frame->payload.method.decoded);
         return 0;
     case AMQP_CHANNEL_CLOSE_METHOD: {
@@ -262,6 +279,7 @@ static void publish(struct publisher *publisher, struct rabbit_waiter *waiter)
         .mandatory = 1,
     };
     rabbit_window_push(&publisher->window, waiter, link->queued);
+    publisher->first_ns = publisher->first_ns != 0 ? publisher->first_ns : clock_mono_ns();
     rabbit_properties_set(&properties, waiter->id, waiter->accepted_us);
     rabbit_link_method(link, PUBLISH, AMQP_BASIC_PUBLISH_METHOD, &method);
     rabbit_link_content(link, PUBLISH, &properties.basic, waiter->body, waiter->body_bytes);
@@ -458,6 +476,9 @@ static int64_t publisher_due_ns(const struct publisher *publisher, int64_t now_n
     if (publisher->has_queue && publisher->ask_soon) {
         return 0;
     }
+    if (publisher->settles_ns > now_ns) {
+        due_ns = earlier(due_ns, until(publisher->settles_ns, now_ns));
+    }
     bool first = publisher == ingest->publishers;
     return first && ingest->wants_backlog && publisher->has_queue
                ? earlier(due_ns, until(publisher->asked_ns + ASK_EVERY_NS, now_ns))
@@ -491,7 +512,7 @@ int rabbit_ingest_fd(struct rabbit_ingest *ingest)
 bool rabbit_ingest_ready(struct rabbit_ingest *ingest)
 {
     for (unsigned i = 0; i < ingest->count && !ingest->closing; i++) {
-        if (can_publish(&ingest->publishers[i])) {
+        if (takes(&ingest->publishers[i])) {
             return true;
         }
     }

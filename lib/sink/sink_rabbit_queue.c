@@ -188,10 +188,18 @@ int rabbit_queue_setup(const struct options *options, struct err *err)
     if (rc < 0) {
         return rc;
     }
-    rc = visit_declare(&visit, false);
-    if (rc == -EEXIST) {
-        rc = 0; /* there is one, but another: preflight says so, and --allow-unsafe may overrule it
-                 */
+    rc = visit_declare(&visit, true);
+    bool made = rc == -ENOENT;
+    if (made) {
+        rc = visit_open_channel(&visit);
+        rc = rc == 0 ? visit_declare(&visit, false) : rc;
+    }
+    if (rc == 0) {
+        rabbit_tally_declare(&visit.link, visit.channel, true);
+        rc = visit_wait(&visit, RABBIT_TALLY_DIGITS);
+    }
+    if (rc == 0 && made) {
+        clock_sleep_ns(RABBIT_QUEUE_SETTLES_NS);
     }
     if (rc < 0) {
         err_set(err, rc, "%s", visit.link.problem.text);

@@ -4,8 +4,14 @@
 #ifndef SLUICE_SINK_SINK_RABBIT_QUEUE_H
 #define SLUICE_SINK_SINK_RABBIT_QUEUE_H
 
+#include "base/clock.h"
 #include "sink/sink_rabbit_link.h"
 #include "task/task.h"
+
+/* A server that is killed sooner after it has made a queue may forget it, with what it had
+ * confirmed: it writes the queue's registration (a dets table of ra's, auto_save 500 ms) only once
+ * that has been left alone for half a second. Nothing may be confirmed to anybody before. */
+#define RABBIT_QUEUE_SETTLES_NS (2 * NS_PER_S)
 
 /* Queues a queue.declare of target->queue. passive: only asks. Otherwise with the arguments that
  * this server's version needs: another queue of that name is then refused (406). */

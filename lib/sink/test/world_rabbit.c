@@ -1,16 +1,12 @@
 /* world_rabbit.c: a queue of its own for each case, on the server of SLUICE_TEST_RABBIT_URL. The
  * server is stopped and started through SLUICE_TEST_RABBIT_CONTROL, a socket of `sluice with`. */
-#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "sink/drivers.h"
+#include "server_control.h"
 #include "sink/sink_rabbit_target.h"
 #include "worlds.h"
 
@@ -20,8 +16,8 @@ static int server_port;
 
 static void make(struct contract *contract)
 {
-    const char *url = getenv("SLUICE_TEST_RABBIT_URL");
-    if (!url || !*url) {
+    const char *url = server_url("rabbit");
+    if (!url) {
         contract_skip("no server: set SLUICE_TEST_RABBIT_URL, or run it below "
                       "`sluice with rabbit --`");
     }
@@ -62,35 +58,28 @@ static void cut(struct contract *contract)
     }
 }
 
-/* One line to whoever keeps the server; "ok" once it is done. */
-static void control(const char *command)
-{
-    const char *path = getenv("SLUICE_TEST_RABBIT_CONTROL");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char answer[128] = "";
-    if (!path || !*path) {
-        contract_skip("no hold of the server: SLUICE_TEST_RABBIT_CONTROL is not set");
-    }
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    expect(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0, "%s: %s",
-           path, strerror(errno));
-    expect(dprintf(fd, "%s\n", command) > 0, "%s: %s", path, strerror(errno));
-    ssize_t got = read(fd, answer, sizeof(answer) - 1);
-    expect(got > 0 && strncmp(answer, "ok", 2) == 0, "%s: %s said \"%s\"", command, path, answer);
-    close(fd);
-}
-
 static void server_stop(struct contract *contract)
 {
     (void)contract;
-    control("kill");
+    world_control("rabbit", "kill");
 }
 
 static void server_start(struct contract *contract)
 {
     (void)contract;
-    control("start");
+    world_control("rabbit", "start");
+}
+
+static void server_pause(struct contract *contract)
+{
+    (void)contract;
+    world_control("rabbit", "pause");
+}
+
+static void server_resume(struct contract *contract)
+{
+    (void)contract;
+    world_control("rabbit", "resume");
 }
 
 const struct world world_rabbit = {
@@ -100,4 +89,6 @@ const struct world world_rabbit = {
     .cut = cut,
     .server_stop = server_stop,
     .server_start = server_start,
+    .server_pause = server_pause,
+    .server_resume = server_resume,
 };
