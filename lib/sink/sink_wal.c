@@ -507,6 +507,7 @@ static int wal_sink_stats(struct sink *base, struct sink_stats *out)
         {"durable_lsn", (double)stats.durable_lsn}, {"cursor_lsn", (double)stats.synced_lsn},
         {"lag_records", (double)stats.lag_records}, {"lag_bytes", (double)stats.lag_bytes},
         {"flushes", (double)stats.flushes},         {"failed", stats.failed != 0 ? 1 : 0},
+        {"rotations", (double)stats.rotations},
     };
     out->count = sizeof(items) / sizeof(*items);
     memcpy(out->items, items, sizeof(items));

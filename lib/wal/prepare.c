@@ -463,6 +463,7 @@ void wal_switch(struct wal *wal)
         atomic_store(&wal->shared->sealed_lsn, wal->durable_lsn);
         wal_shared_wake(wal->vfs, wal->shared, wal->durable_lsn);
     }
+    atomic_fetch_add(&wal->shared->rotations, 1);
     wal->file = wal->spare.file;
     wal->header = wal->spare.header;
     wal->tail = WAL_HEADER_BYTES;

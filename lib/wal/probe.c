@@ -84,6 +84,7 @@ static void look(const struct wal_shared *shared, struct wal_probe_stats *stats)
     stats->segments = atomic_load(&shared->segments);
     stats->allocated_bytes = atomic_load(&shared->allocated_bytes);
     stats->flushes = atomic_load(&shared->flushes);
+    stats->rotations = atomic_load(&shared->rotations);
     stats->failed = (int)atomic_load(&shared->failed);
 }
 

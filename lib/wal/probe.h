@@ -21,6 +21,7 @@ struct wal_probe_stats {
     uint64_t segments;
     uint64_t allocated_bytes; /* the segments' files */
     uint64_t flushes;         /* since the log was opened; 0 if scanned */
+    uint64_t rotations;       /* segments begun, that of each opening included; 0 if scanned */
     int failed;               /* errno with which the writer stopped; 0: it did not */
 };
 

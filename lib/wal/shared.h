@@ -30,7 +30,8 @@ struct wal_shared {
     _Atomic uint64_t segments;
     _Atomic uint64_t allocated_bytes;
     _Atomic uint64_t flushes;
-    _Atomic uint64_t failed; /* a positive errno: the log takes no more */
+    _Atomic uint64_t failed;    /* a positive errno: the log takes no more */
+    _Atomic uint64_t rotations; /* segments begun, by this writer and those before it */
     alignas(64) _Atomic uint64_t durable_lsn;
     /* Bumped by both sides: the word a reader sleeps on. */
     alignas(64) _Atomic uint32_t wake;

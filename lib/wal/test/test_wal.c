@@ -434,6 +434,11 @@ static void the_probe_knows_the_lag(void **state)
     assert_int_equal(wal_probe_read(probe, &stats, &bench->err), 0);
     assert_int_equal(stats.lag_records, 10);
     assert_int_equal(stats.lag_bytes, 10 * 116);
+    assert_int_equal(stats.rotations, 1);
+    bench_prepare(bench);
+    assert_int_equal(wal_seal(bench->wal), 1);
+    assert_int_equal(wal_probe_read(probe, &stats, &bench->err), 0);
+    assert_int_equal(stats.rotations, 2);
     bench_open_reader(bench);
     for (uint64_t n = 1; n <= 10; n++) {
         bench_expect(bench, n, 100);
