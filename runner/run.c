@@ -423,6 +423,31 @@ static int drain(struct one_run *run, struct err *err)
 
 /* ---- the end ---- */
 
+/* What lies in the main DB and how often a row slept for it, before the load and after all. A run
+ * without it lacks a figure, no more. */
+static void record_main_rows(struct one_run *run, const char *state)
+{
+    struct maindb *db;
+    struct maindb_counts counts;
+    struct err err = {0};
+    int rc = maindb_open(&db, run->parts[PART_MAIN_DB].server.url, "sluice", &err);
+    if (rc == 0) {
+        rc = maindb_count(db, &counts, &err);
+        maindb_close(db);
+    }
+    if (rc < 0) {
+        run_say(run, "row sleeps are not counted: %s", err.text);
+        return;
+    }
+    metrics_begin(&run->event, "main_rows");
+    metrics_string(&run->event, "state", state);
+    metrics_int(&run->event, "row_sleeps", counts.row_sleeps);
+    metrics_int(&run->event, "rows", counts.tasks);
+    metrics_int(&run->event, "refused", counts.refused);
+    metrics_write(run->metrics, &run->event);
+    metrics_flush(run->metrics);
+}
+
 static int export_main(struct one_run *run, struct err *err)
 {
     char *path = xasprintf("%s/main.tsv", run->request->dir);
@@ -466,6 +491,7 @@ static int perform(struct one_run *run, struct err *err)
         rc = settle_servers(run, err);
     }
     if (rc == 0) {
+        record_main_rows(run, "begin");
         rc = drive_load(run, err);
     }
     if (rc == 0) {
@@ -478,6 +504,7 @@ static int perform(struct one_run *run, struct err *err)
         part_stop(run, PART_WORKER);
         part_stop(run, PART_SAMPLER);
         int export_rc = export_main(run, &export_err);
+        record_main_rows(run, "end");
         if (rc == 0 && export_rc < 0) {
             rc = err_set(err, export_rc, "%s", export_err.text);
         }

@@ -119,6 +119,9 @@ int64_t db_probe_turn(void *db_probe)
     metrics_begin(&probe->event, "db_count");
     add_figure(&probe->event, "rows", rc == 0 ? counts.tasks : -1);
     add_figure(&probe->event, "dead", rc == 0 ? counts.dead : -1);
+    add_figure(&probe->event, "row_sleeps", rc == 0 ? counts.row_sleeps : -1);
+    add_figure(&probe->event, "checkpoints", rc == 0 ? counts.checkpoints : -1);
+    add_figure(&probe->event, "autovacuums", rc == 0 ? counts.autovacuums : -1);
     metrics_ms(&probe->event, "count_ms", took_ns);
     if (rc < 0)
         metrics_string(&probe->event, "missing", err.text);

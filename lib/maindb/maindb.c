@@ -264,15 +264,31 @@ int maindb_count(struct maindb *db, struct maindb_counts *counts, struct err *er
     if (rc < 0) {
         return rc;
     }
-    static const char sql[] =
-        "SELECT (SELECT count(*) FROM task), (SELECT count(*) FROM task_dead)";
+    /* The checkpointer's figures moved in Postgres 17. A sequence starts with last_value 1, not
+     * called. */
+    char *sql = xasprintf(
+        "SELECT (SELECT count(*) FROM task), d.dead, d.refused, "
+        "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM task_row_sleeps), "
+        "(SELECT %s), "
+        "(SELECT coalesce(sum(autovacuum_count), 0)::bigint FROM pg_stat_user_tables "
+        "WHERE relid IN ('task'::regclass, 'task_dead'::regclass)) "
+        "FROM (SELECT count(*) AS dead, count(*) FILTER (WHERE reason <> 'conflict') AS refused "
+        "FROM task_dead) AS d",
+        PQserverVersion(db->link.conn) >= 170000
+            ? "num_timed + num_requested FROM pg_stat_checkpointer"
+            : "checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter");
     PGresult *result = NULL;
     rc = PQsendQueryParams(db->link.conn, sql, 0, NULL, NULL, NULL, NULL, 1) == 1
              ? maindb_finish(db, &maindb_short_wait, "counting rows", &result, err)
              : lost(db, "counting rows", err);
+    free(sql);
     if (rc == 0) {
         counts->tasks = rows_read_int64(result, 0, 0);
         counts->dead = rows_read_int64(result, 0, 1);
+        counts->refused = rows_read_int64(result, 0, 2);
+        counts->row_sleeps = rows_read_int64(result, 0, 3);
+        counts->checkpoints = rows_read_int64(result, 0, 4);
+        counts->autovacuums = rows_read_int64(result, 0, 5);
     }
     PQclear(result);
     return rc == -EBADMSG ? -EAGAIN : rc;

@@ -61,15 +61,20 @@ int maindb_commit(struct maindb *db, const struct task *tasks, size_t count,
 /* Is the server there, with the schema? 0, -EAGAIN, -EPERM. */
 int maindb_check(struct maindb *db, struct err *err);
 
-/* Makes or updates tables and trigger; idempotent. row_delay_ns 0: no sleep. */
+/* Makes or updates tables, sequence and trigger; idempotent. row_delay_ns 0: no sleep. */
 int maindb_setup(const char *url, int64_t row_delay_ns, struct err *err);
 /* Reads fsync, synchronous_commit, full_page_writes back; -EPERM names setting, found, wanted.
  * Version text ("PostgreSQL 15.18") into version. */
 int maindb_preflight(const char *url, char *version, size_t version_bytes, struct err *err);
 
 struct maindb_counts {
-    int64_t tasks; /* rows in task */
-    int64_t dead;  /* rows in task_dead */
+    int64_t tasks;      /* rows in task */
+    int64_t dead;       /* rows in task_dead */
+    int64_t refused;    /* of those, rows with an SQLSTATE: all but the conflicts */
+    int64_t row_sleeps; /* how often the trigger ran, for rows that were rolled back or not */
+    /* Work that the server does beside, since its statistics began (its crash resets them). */
+    int64_t checkpoints; /* timed and requested */
+    int64_t autovacuums; /* of both tables */
 };
 int maindb_count(struct maindb *db, struct maindb_counts *counts, struct err *err);
 

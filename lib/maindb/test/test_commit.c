@@ -159,6 +159,37 @@ static void duplicates_do_not_pay_the_row_delay(void **state)
     assert_int_equal(testdb_int(&fixture->db, "SELECT last_value FROM fired"), 2);
 }
 
+static void expect_sleeps(struct fixture *fixture, int64_t sleeps, int64_t rows, int64_t refused)
+{
+    struct maindb_counts counts;
+    assert_int_equal(maindb_count(fixture->main, &counts, NULL), 0);
+    assert_int_equal(counts.row_sleeps, sleeps);
+    assert_int_equal(counts.tasks, rows);
+    assert_int_equal(counts.refused, refused);
+}
+
+static void every_row_sleep_is_counted_once(void **state)
+{
+    struct fixture *fixture = *state;
+    expect_sleeps(fixture, 0, 0, 0);
+    struct task tasks[] = {make(1, "a"), make(2, "b")};
+    commit(fixture, tasks, 2);
+    expect_sleeps(fixture, 2, 2, 0);
+    commit(fixture, tasks, 2); /* redelivered: nobody sleeps */
+    struct task other = make(1, "other");
+    commit(fixture, &other, 1); /* a conflict neither */
+    expect_sleeps(fixture, 2, 2, 0);
+    testdb_run(&fixture->db, "BEGIN");
+    testdb_run(&fixture->db, "INSERT INTO task VALUES (gen_random_uuid(), 1, 'gone')");
+    testdb_run(&fixture->db, "ROLLBACK"); /* what a killed worker's transaction comes to */
+    expect_sleeps(fixture, 3, 2, 0);
+    /* Both sleep, the second is refused: once more row by row, and both sleep again. */
+    testdb_run(&fixture->db, "ALTER TABLE task ADD CHECK (body <> 'bad')");
+    struct task mixed[] = {make(3, "c"), make(4, "bad")};
+    commit(fixture, mixed, 2);
+    expect_sleeps(fixture, 7, 3, 1);
+}
+
 static void repeats_inside_a_batch(void **state)
 {
     struct fixture *fixture = *state;
@@ -440,6 +471,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bytes_are_exact, setup, teardown),
         cmocka_unit_test_setup_teardown(redelivery_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(duplicates_do_not_pay_the_row_delay, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_row_sleep_is_counted_once, setup, teardown),
         cmocka_unit_test_setup_teardown(repeats_inside_a_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(conflict_with_what_is_there, setup, teardown),
         cmocka_unit_test_setup_teardown(refused_rows_become_dead_letters, setup, teardown),
