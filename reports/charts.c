@@ -23,10 +23,11 @@ enum { GNUPLOT_DEADLINE_MS = 60000, GNUPLOT_SAYS_BYTES = 64 * 1024 };
 /* One a sink, everywhere. Okabe and Ito's set, which the colour-blind can tell apart; dashes and
  * line widths tell them apart in grey. */
 static const struct style {
-    const char *sink, *colour;
+    const char *sink, *colour, *dashes;
 } styles[] = {
-    {"wal", "#0072b2"},    {"ingest", "#e69f00"}, {"valkey", "#d55e00"},
-    {"rabbit", "#cc79a7"}, {"direct", "#767676"}, {"memory", "#009e73"},
+    {"wal", "#0072b2", "solid"},    {"ingest", "#e69f00", "(14,4)"},
+    {"valkey", "#d55e00", "(7,4)"}, {"rabbit", "#cc79a7", "(14,3,4,3)"},
+    {"direct", "#767676", "(3,4)"}, {"memory", "#009e73", "(8,3,2,3,2,3)"},
 };
 static const char *const spare_colours[] = {"#56b4e9", "#8c564b", "#000000", "#b8a800"};
 
@@ -64,10 +65,35 @@ static void put_label(struct buf *script, const struct group *group)
         buf_puts(script, " (does not count)");
 }
 
-/* Fault windows over all sinks: the nth fault from its first begin to its last end. */
-static void put_windows(struct buf *script, const struct comparison *comparison)
+enum { OBJECTS_MAX = 1000 }; /* of a kind; gnuplot draws each */
+
+/* Work in the background: hatched over the whole height, and on top a mark in the colour of each
+ * sink that it befell. */
+static void put_works(struct buf *script, const struct comparison *comparison)
 {
-    for (size_t n = 0; n < 64; n++) {
+    size_t object = 2 * OBJECTS_MAX;
+    for (size_t i = 0; i < comparison->group_count; i++) {
+        const struct series *series = &comparison->groups[i].first->series;
+        for (size_t k = 0; k < series->works && k < OBJECTS_MAX; k++) {
+            double begin = series->work_begin_s[k];
+            double end = fmax(series->work_end_s[k], begin + 0.2); /* else it can't be seen */
+            double top = 0.995 - 0.018 * (double)(i % 6);
+            buf_printf(script,
+                       "set object %zu rectangle from first %.3f, graph 0 to first %.3f, graph 1 "
+                       "fillcolor rgb '#b8b8b8' fillstyle transparent pattern 4 noborder behind\n",
+                       object++, begin, end);
+            buf_printf(script,
+                       "set object %zu rectangle from first %.3f, graph %.3f to first %.3f, graph "
+                       "%.3f fillcolor rgb '%s' fillstyle solid 1 noborder front\n",
+                       object++, begin, top - 0.014, end, top, sink_colour(comparison, i));
+        }
+    }
+}
+
+/* Fault windows over all sinks: the nth fault from its first begin to its last end. */
+static void put_faults(struct buf *script, const struct comparison *comparison)
+{
+    for (size_t n = 0; n < OBJECTS_MAX; n++) {
         double begin = INFINITY, end = -INFINITY;
         for (size_t i = 0; i < comparison->group_count; i++) {
             const struct series *series = &comparison->groups[i].first->series;
@@ -85,6 +111,12 @@ static void put_windows(struct buf *script, const struct comparison *comparison)
     }
 }
 
+static void put_windows(struct buf *script, const struct comparison *comparison)
+{
+    put_faults(script, comparison);
+    put_works(script, comparison);
+}
+
 static void put_start(struct buf *script, const char *name, unsigned height)
 {
     /* A background of its own: dark pages would swallow black axes on a transparent one. */
@@ -94,7 +126,7 @@ static void put_start(struct buf *script, const char *name, unsigned height)
                "set output '%s.svg'\n"
                "set grid linecolor rgb '#cccccc' linewidth 1\n"
                "set border linecolor rgb '#555555'\n"
-               "set key outside top center horizontal samplen 3\n"
+               "set key outside top center horizontal samplen 5\n"
                "set lmargin 10\nset offsets graph 0, graph 0, graph 0.06, graph 0\n"
                "set xlabel 'seconds since the load began'\n",
                name, height, name);
@@ -115,6 +147,12 @@ static void put_data(struct buf *script, const char *name, size_t index, const d
     buf_puts(script, "EOD\n");
 }
 
+static const char *sink_dashes(const char *sink)
+{
+    const struct style *style = find_style(sink);
+    return style ? style->dashes : "(20,4)";
+}
+
 static void put_plot(struct buf *script, const struct comparison *comparison, const char *data,
                      const size_t *counts, const char *how, const char *last)
 {
@@ -124,9 +162,10 @@ static void put_plot(struct buf *script, const struct comparison *comparison, co
         if (counts[i] == 0)
             continue;
         buf_printf(script,
-                   "%s$%s%zu using 1:2 with %s linecolor rgb '%s' linewidth 2.5 dashtype %zu "
+                   "%s$%s%zu using 1:2 with %s linecolor rgb '%s' linewidth 2.5 dashtype %s "
                    "title '",
-                   first ? "" : ", \\\n     ", data, i, how, sink_colour(comparison, i), i % 5 + 1);
+                   first ? "" : ", \\\n     ", data, i, how, sink_colour(comparison, i),
+                   sink_dashes(comparison->groups[i].sink));
         put_label(script, &comparison->groups[i]);
         buf_putc(script, '\'');
         first = false;

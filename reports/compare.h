@@ -10,6 +10,7 @@
 #include "figures.h"
 #include "report.h"
 #include "run.h"
+#include "text.h"
 
 struct strings {
     char **items;
@@ -82,13 +83,31 @@ void sentence_of_order(const struct comparison *comparison, struct buf *out, boo
 enum unit { UNIT_COUNT, UNIT_NUMBER, UNIT_MS, UNIT_SECONDS, UNIT_BYTES, UNIT_PERCENT };
 void spread_cell(struct buf *cell, struct spread spread, enum unit unit);
 
+/* Tables of figures: a row a sink (or a sink's part), a column a figure "prefix.key". */
+struct column {
+    const char *title;
+    const char *key; /* behind the prefix */
+    enum unit unit;
+};
+void columns_name(struct table *table, const struct group *group, const char *about);
+void columns_header(struct table *table, const char *first, const struct column *columns,
+                    size_t count);
+void columns_row(struct table *table, const struct group *group, const char *about,
+                 const char *prefix, const struct column *columns, size_t count);
+void columns_table(const struct comparison *comparison, struct buf *out, const char *prefix,
+                   const struct column *columns, size_t count);
+
 /* A sink's name, "(control)" added; its version and replicas. */
 void put_text(struct buf *out, const char *text, bool markdown);
-void put_version(struct buf *out, const struct group *group, bool markdown);
+void put_server(struct buf *out, const struct group *group, bool markdown);
+double group_replicas(const struct group *group);                            /* NAN: not known */
+void put_version(struct buf *out, const struct group *group, bool markdown); /* both */
 
 void compare_markdown(const struct comparison *comparison, struct buf *out);
 void tables_measured(const struct comparison *comparison,
                      struct buf *out); /* latency to statistics */
+void tables_fairness(const struct comparison *comparison,
+                     struct buf *out); /* batches, recovery, row sleeps, work in the background */
 void tables_surroundings(const struct comparison *comparison,
                          struct buf *out); /* promises to validity */
 void compare_json(const struct comparison *comparison, struct buf *out);

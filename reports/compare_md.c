@@ -68,9 +68,12 @@ static void verdict_header(const struct comparison *comparison, struct table *ta
         text_markdown(cell, group->sink);
         buf_puts(cell, group->control ? " (control)" : "");
     }
-    table_text(table, "version, replicas");
+    table_text(table, "version");
     for (size_t i = 0; i < comparison->group_count; i++)
-        put_version(table_cell(table), &comparison->groups[i], true);
+        put_server(table_cell(table), &comparison->groups[i], true);
+    table_text(table, "replicas");
+    for (size_t i = 0; i < comparison->group_count; i++)
+        text_count(table_cell(table), group_replicas(&comparison->groups[i]));
 }
 
 static void cell_runs(struct buf *cell, const struct group *group)
@@ -251,8 +254,10 @@ static void put_charts(const struct comparison *comparison, struct buf *out)
         buf_puts(out, "\n\n");
     } else {
         buf_puts(out, "A colour stands for the same sink everywhere; grey bands are faults, until "
-                      "recovered. Of a sink with\nseveral runs the first that counts is drawn. A "
-                      "request without a 202 is drawn at its timeout.\n\n");
+                      "recovered; hatched ones are background\nwork, with a mark at the top in the "
+                      "colour of each sink that it befell. Of a sink with several runs the first "
+                      "that\ncounts is drawn. A request without a 202 is drawn at its "
+                      "timeout.\n\n");
     }
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "background.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "lines.h"
@@ -84,15 +85,18 @@ static bool on_durable(struct run *run, int64_t ts_us, const cJSON *event)
 {
     (void)ts_us;
     uint8_t id[UUID_BYTES];
-    double durable_ms;
+    double durable_ms, batch;
     if (!take_id(json_get(event, "id"), id) ||
-        !take(event, "durable_ms", DURATION_MAX_MS, &durable_ms))
+        !take(event, "durable_ms", DURATION_MAX_MS, &durable_ms) ||
+        !take_maybe(event, "batch", 1e9, &batch))
         return false;
     struct ledger_row *row = ledger_find(&run->ledger, id);
     if (!row)
         run->strangers++;
-    else if (isnan(row->durable_ms))
+    else if (isnan(row->durable_ms)) {
         row->durable_ms = durable_ms;
+        row->batch = isnan(batch) ? 0 : (uint32_t)batch;
+    }
     return true;
 }
 
@@ -207,7 +211,7 @@ static bool on_host(struct run *run, int64_t ts_us, const cJSON *event)
 
 static bool on_sink_stats(struct run *run, int64_t ts_us, const cJSON *event)
 {
-    (void)ts_us;
+    background_on_sample(run, ts_us, event, false);
     const cJSON *item;
     cJSON_ArrayForEach(item, event)
     {
@@ -274,6 +278,35 @@ static bool on_drained(struct run *run, int64_t ts_us, const cJSON *event)
     return true;
 }
 
+static bool on_db_count(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    background_on_sample(run, ts_us, event, true);
+    return true;
+}
+
+static bool on_main_rows(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    (void)ts_us;
+    struct main_rows rows;
+    if (!take(event, "row_sleeps", COUNT_MAX, &rows.row_sleeps) ||
+        !take(event, "rows", COUNT_MAX, &rows.rows) ||
+        !take(event, "refused", COUNT_MAX, &rows.refused))
+        return false;
+    bool begins = strcmp(json_text(event, "state"), "begin") == 0;
+    *(begins ? &run->main_begin : &run->main_end) = rows;
+    return true;
+}
+
+static bool on_start(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    if (strcmp(json_text(event, "role"), "worker") != 0)
+        return true;
+    array_grow((void **)&run->worker_starts_us, &run->worker_start_capacity,
+               run->worker_start_count, sizeof(*run->worker_starts_us));
+    run->worker_starts_us[run->worker_start_count++] = ts_us;
+    return true;
+}
+
 static bool on_lateness(struct run *run, int64_t ts_us, const cJSON *event)
 {
     (void)ts_us;
@@ -306,6 +339,10 @@ static const struct handler {
     {"fault", on_fault, false},
     {"recovered", on_recovered, false},
     {"drained", on_drained, true},
+    {"background", background_on_forced, false},
+    {"db_count", on_db_count, false},
+    {"main_rows", on_main_rows, false},
+    {"start", on_start, false},
     {"lateness", on_lateness, false},
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "background.h"
 #include "base/buf.h"
 #include "lines.h"
 
@@ -67,6 +68,8 @@ void series_free(struct series *series)
     free(series->backlog);
     free(series->window_begin_s);
     free(series->window_end_s);
+    free(series->work_begin_s);
+    free(series->work_end_s);
     memset(series, 0, sizeof(*series));
 }
 
@@ -126,4 +129,6 @@ void figures_compute(struct figures *figures, struct series *series, const struc
     figures_latency(figures, series, run);
     figures_flow(figures, series, run);
     figures_parts(figures, run);
+    figures_fairness(figures, run);
+    figures_background(figures, series, run);
 }

@@ -37,6 +37,8 @@ struct series {
     double *backlog_s, *backlog;
     size_t windows; /* faults, in seconds */
     double *window_begin_s, *window_end_s;
+    size_t works; /* work in the background, in seconds */
+    double *work_begin_s, *work_end_s;
 };
 void series_free(struct series *series);
 
@@ -47,6 +49,9 @@ void figures_compute(struct figures *figures, struct series *series, const struc
 void figures_latency(struct figures *figures, struct series *series, const struct run *run);
 void figures_flow(struct figures *figures, struct series *series, const struct run *run);
 void figures_parts(struct figures *figures, const struct run *run);
+
+void figures_fairness(struct figures *figures, const struct run *run);
+/* and figures_background (background.h) */
 
 /* n, mean_ms, p50_ms .. max_ms under a prefix. */
 void figures_percentiles(struct figures *figures, const char *prefix, struct samples *samples);

@@ -101,6 +101,12 @@ static int compare_parts(const void *left, const void *right)
     return strcmp(a->who, b->who);
 }
 
+static int compare_times(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
 static void sort(void *items, size_t count, size_t bytes,
                  int (*compare)(const void *left, const void *right))
 {
@@ -113,6 +119,7 @@ void run_load(struct run *run, const char *dir, bool only_audit)
     memset(run, 0, sizeof(*run));
     run->dir = xstrdup(dir);
     run->name = xstrdup(dir);
+    run->main_begin = run->main_end = (struct main_rows){NAN, NAN, NAN};
     manifest_read(&run->manifest, dir, &run->manifest_err);
     load_ledgers(run);
     struct err err = {0};
@@ -123,6 +130,8 @@ void run_load(struct run *run, const char *dir, bool only_audit)
     sort(run->batches, run->batch_count, sizeof(*run->batches), compare_batches);
     sort(run->backlog, run->backlog_count, sizeof(*run->backlog), compare_backlogs);
     sort(run->parts, run->part_count, sizeof(*run->parts), compare_parts);
+    sort(run->worker_starts_us, run->worker_start_count, sizeof(*run->worker_starts_us),
+         compare_times);
 }
 
 void run_free(struct run *run)
@@ -141,6 +150,10 @@ void run_free(struct run *run)
         free(run->windows[i].what);
         free(run->windows[i].who);
     }
+    for (size_t i = 0; i < run->work_count; i++) {
+        free(run->works[i].who);
+        free(run->works[i].what);
+    }
     for (size_t i = 0; i < run->lateness_count; i++)
         free(run->lateness[i].phase);
     free(run->files);
@@ -151,6 +164,8 @@ void run_free(struct run *run)
     free(run->stats);
     free(run->windows);
     free(run->lateness);
+    free(run->works);
+    free(run->worker_starts_us);
     manifest_free(&run->manifest);
     ledger_free(&run->ledger);
     free(run->dir);

@@ -57,6 +57,25 @@ struct window {               /* fault until recovered */
     char *what, *who;
 };
 
+struct work { /* in the background (background.h) */
+    char *who, *what;
+    bool forced;              /* by the runner; else seen to have happened between two samples */
+    int64_t begin_us, end_us; /* end_us INT64_MAX: no end was told */
+    int64_t seen_us; /* of the second sample; 0 when forced. end_us is later when it went on */
+    double count;    /* how often between the two samples; 0 when forced */
+};
+enum { BACKGROUND_KINDS = 7 };
+struct work_track { /* the last sample of a kind's counters */
+    int64_t ts_us;
+    double total;
+    size_t samples;
+    size_t last; /* index + 1 in works of what it made last; 0: none */
+};
+
+struct main_rows { /* the runner's look at the main DB; NAN: none */
+    double row_sleeps, rows, refused;
+};
+
 struct lateness { /* the generator on itself, one phase */
     char *phase;
     double planned, on_time; /* requests it had to come to, and came to within the phase */
@@ -88,6 +107,13 @@ struct run {
     size_t window_count, window_capacity;
     struct lateness *lateness;
     size_t lateness_count, lateness_capacity;
+
+    struct work *works;
+    size_t work_count, work_capacity;
+    struct work_track tracks[BACKGROUND_KINDS];
+    int64_t *worker_starts_us; /* in order of time */
+    size_t worker_start_count, worker_start_capacity;
+    struct main_rows main_begin, main_end; /* before the load, after all */
 
     double redelivered;     /* sum over committed */
     int64_t latency_events; /* api_latency events that met a row of the ledger */

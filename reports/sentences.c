@@ -15,7 +15,7 @@ void put_text(struct buf *out, const char *text, bool markdown)
         text_plain(out, text);
 }
 
-void put_version(struct buf *out, const struct group *group, bool markdown)
+void put_server(struct buf *out, const struct group *group, bool markdown)
 {
     const struct manifest *manifest = &group->first->run.manifest;
     const cJSON *server = manifest_server(manifest, "sink");
@@ -23,15 +23,28 @@ void put_version(struct buf *out, const struct group *group, bool markdown)
         put_text(out, json_text(server, "name"), markdown);
         buf_putc(out, ' ');
         put_text(out, json_text(server, "version"), markdown);
-        double replicas = json_number(server, "replicas");
-        buf_printf(out, ", %.0f %s", replicas, replicas == 1 ? "replica" : "replicas");
     } else if (group->first->run.manifest_err.code == 0) {
         buf_puts(out, "sluice ");
         put_text(out, manifest->sluice_version, markdown);
-        buf_puts(out, ", 1 replica");
     } else {
         buf_puts(out, "version unknown");
     }
+}
+
+double group_replicas(const struct group *group)
+{
+    const cJSON *server = manifest_server(&group->first->run.manifest, "sink");
+    if (server)
+        return json_number(server, "replicas");
+    return group->first->run.manifest_err.code == 0 ? 1 : NAN;
+}
+
+void put_version(struct buf *out, const struct group *group, bool markdown)
+{
+    double replicas = group_replicas(group);
+    put_server(out, group, markdown);
+    if (!isnan(replicas))
+        buf_printf(out, ", %.0f %s", replicas, replicas == 1 ? "replica" : "replicas");
 }
 
 /* ---- one sink ---- */

@@ -27,6 +27,7 @@ struct ledger_row {
     int64_t committed_us;            /* when; 0: no event says so */
     uint16_t found_main, found_dead; /* rows of main.tsv with this id and the body sent */
     uint16_t found_other;            /* rows of main.tsv with this id and another body */
+    uint32_t batch;                  /* durable: tasks that became so together; 0: not told */
 };
 
 struct ledger_source {

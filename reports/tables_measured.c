@@ -38,15 +38,19 @@ void spread_cell(struct buf *cell, struct spread spread, enum unit unit)
     put_value(cell, spread.median, unit);
     put_value(&least, spread.min, unit);
     put_value(&most, spread.max, unit);
+    /* "48.1 to 49.9 ms": a unit that both have is said once. */
+    const char *least_unit = strchr(least.data, ' '), *most_unit = strchr(most.data, ' ');
+    bool same = least_unit && most_unit && strcmp(least_unit, most_unit) == 0;
+    int least_len = same && isfinite(spread.max) ? (int)(least_unit - least.data) : (int)least.len;
     if (spread.n > 1 && strcmp(least.data, most.data) != 0)
-        buf_printf(cell, " (%s to %s)", least.data, most.data);
+        buf_printf(cell, " (%.*s to %s)", least_len, least.data, most.data);
     buf_free(&least);
     buf_free(&most);
 }
 
 /* The first cell of a row: the sink, "*" when none of its runs counts, and what the row is about.
  */
-static void name_cell(struct table *table, const struct group *group, const char *about)
+void columns_name(struct table *table, const struct group *group, const char *about)
 {
     struct buf *cell = table_cell(table);
     text_markdown(cell, group->sink);
@@ -57,14 +61,8 @@ static void name_cell(struct table *table, const struct group *group, const char
     }
 }
 
-struct column {
-    const char *title;
-    const char *key; /* behind the prefix */
-    enum unit unit;
-};
-
-static void put_header(struct table *table, const char *first, const struct column *columns,
-                       size_t count)
+void columns_header(struct table *table, const char *first, const struct column *columns,
+                    size_t count)
 {
     table_begin(table, count + 1);
     table_text(table, first);
@@ -73,15 +71,15 @@ static void put_header(struct table *table, const char *first, const struct colu
 }
 
 /* A row of figures "prefix.key"; skipped when it has none of them. */
-static void put_row(struct table *table, const struct group *group, const char *about,
-                    const char *prefix, const struct column *columns, size_t count)
+void columns_row(struct table *table, const struct group *group, const char *about,
+                 const char *prefix, const struct column *columns, size_t count)
 {
     size_t known = 0;
     for (size_t i = 0; i < count; i++)
         known += group_spread(group, "%s.%s", prefix, columns[i].key).n;
     if (known == 0)
         return;
-    name_cell(table, group, about);
+    columns_name(table, group, about);
     for (size_t i = 0; i < count; i++)
         spread_cell(table_cell(table), group_spread(group, "%s.%s", prefix, columns[i].key),
                     columns[i].unit);
@@ -105,7 +103,7 @@ static void latency_table(const struct comparison *comparison, struct buf *out, 
                           const struct column *columns, size_t count)
 {
     struct table table;
-    put_header(&table, "sink, phase", columns, count);
+    columns_header(&table, "sink, phase", columns, count);
     for (size_t i = 0; i < comparison->group_count; i++) {
         const struct group *group = &comparison->groups[i];
         const struct manifest *manifest = &group->first->run.manifest;
@@ -113,8 +111,8 @@ static void latency_table(const struct comparison *comparison, struct buf *out, 
             const char *phase =
                 k < manifest->phase_count ? manifest->phases[k].name : "(in faults)";
             char *prefix = xasprintf("%s.%s", kind, phase);
-            put_row(&table, group, k < manifest->phase_count ? phase : "in faults", prefix, columns,
-                    count);
+            columns_row(&table, group, k < manifest->phase_count ? phase : "in faults", prefix,
+                        columns, count);
             free(prefix);
         }
     }
@@ -138,13 +136,13 @@ static void put_latencies(const struct comparison *comparison, struct buf *out)
 
 /* ---- a row a sink ---- */
 
-static void group_table(const struct comparison *comparison, struct buf *out, const char *prefix,
-                        const struct column *columns, size_t count)
+void columns_table(const struct comparison *comparison, struct buf *out, const char *prefix,
+                   const struct column *columns, size_t count)
 {
     struct table table;
-    put_header(&table, "sink", columns, count);
+    columns_header(&table, "sink", columns, count);
     for (size_t i = 0; i < comparison->group_count; i++)
-        put_row(&table, &comparison->groups[i], NULL, prefix, columns, count);
+        columns_row(&table, &comparison->groups[i], NULL, prefix, columns, count);
     table_end(&table, out);
 }
 
@@ -187,16 +185,16 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
         {"durable", "durable", UNIT_NUMBER},
     };
     buf_puts(out, "## Backlog\n\n");
-    group_table(comparison, out, "backlog", backlog, COUNT_OF(backlog));
+    columns_table(comparison, out, "backlog", backlog, COUNT_OF(backlog));
     buf_puts(out, "## Drain\n\nFrom the end of the load to an empty backlog.\n\n");
-    group_table(comparison, out, "drain", drain, COUNT_OF(drain));
+    columns_table(comparison, out, "drain", drain, COUNT_OF(drain));
     buf_puts(out, "## Commits in the main DB\n\n");
-    group_table(comparison, out, "commit", commit, COUNT_OF(commit));
+    columns_table(comparison, out, "commit", commit, COUNT_OF(commit));
     buf_puts(out, "### Committed rows a second\n\nSteady phase outside faults; a batch's rows are "
                   "spread over the batch's own duration first.\n\n");
-    group_table(comparison, out, "committed", committed, COUNT_OF(committed));
+    columns_table(comparison, out, "committed", committed, COUNT_OF(committed));
     buf_puts(out, "### Tail index: p99 / p50, steady\n\n");
-    group_table(comparison, out, "tail", tail, COUNT_OF(tail));
+    columns_table(comparison, out, "tail", tail, COUNT_OF(tail));
 }
 
 /* ---- totals ---- */
@@ -213,16 +211,16 @@ static void put_totals(const struct comparison *comparison, struct buf *out)
         {"202/s", "durable_per_s", UNIT_NUMBER},
     };
     struct table table;
-    put_header(&table, "sink", columns, COUNT_OF(columns));
+    columns_header(&table, "sink", columns, COUNT_OF(columns));
     for (size_t i = 0; i < comparison->group_count; i++)
-        put_row(&table, &comparison->groups[i], NULL, "totals", columns, COUNT_OF(columns));
+        columns_row(&table, &comparison->groups[i], NULL, "totals", columns, COUNT_OF(columns));
     buf_puts(out, "## Totals\n\n");
     table_end(&table, out);
 
     table_begin(&table, comparison->group_count + 1);
     table_text(&table, "answers");
     for (size_t i = 0; i < comparison->group_count; i++)
-        name_cell(&table, &comparison->groups[i], NULL);
+        columns_name(&table, &comparison->groups[i], NULL);
     for (int code = 0; code < 1000; code++) {
         size_t known = 0;
         for (size_t i = 0; i < comparison->group_count; i++)
@@ -262,13 +260,13 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
         {"sent", "tx_bytes", UNIT_BYTES},
     };
     struct table table;
-    put_header(&table, "sink, part", columns, COUNT_OF(columns));
+    columns_header(&table, "sink, part", columns, COUNT_OF(columns));
     for (size_t i = 0; i < comparison->group_count; i++) {
         const struct group *group = &comparison->groups[i];
         for (size_t k = 0; group->shown_count && k < group->first->run.part_count; k++) {
             char *prefix = xasprintf("part.%s", group->first->run.parts[k].who);
-            put_row(&table, group, group->first->run.parts[k].who, prefix, columns,
-                    COUNT_OF(columns));
+            columns_row(&table, group, group->first->run.parts[k].who, prefix, columns,
+                        COUNT_OF(columns));
             free(prefix);
         }
     }
@@ -284,7 +282,7 @@ static void put_stats(const struct comparison *comparison, struct buf *out)
     static const struct column columns[] = {
         {"least", "min", UNIT_NUMBER}, {"most", "max", UNIT_NUMBER}, {"last", "last", UNIT_NUMBER}};
     struct table table;
-    put_header(&table, "sink, figure", columns, COUNT_OF(columns));
+    columns_header(&table, "sink, figure", columns, COUNT_OF(columns));
     for (size_t i = 0; i < comparison->group_count; i++) {
         const struct group *group = &comparison->groups[i];
         for (size_t k = 0; group->shown_count && k < group->first->run.stat_count; k++) {
@@ -296,7 +294,7 @@ static void put_stats(const struct comparison *comparison, struct buf *out)
             bool bytes = len > 6 && strcmp(name + len - 6, "_bytes") == 0;
             for (int c = 0; c < 3; c++)
                 fitting[c].unit = bytes ? UNIT_BYTES : UNIT_NUMBER;
-            put_row(&table, group, name, prefix, fitting, 3);
+            columns_row(&table, group, name, prefix, fitting, 3);
             free(prefix);
         }
     }
@@ -316,6 +314,7 @@ void tables_measured(const struct comparison *comparison, struct buf *out)
     }
     put_latencies(comparison, out);
     put_flow(comparison, out);
+    tables_fairness(comparison, out);
     put_totals(comparison, out);
     put_parts(comparison, out);
     put_stats(comparison, out);

@@ -167,6 +167,70 @@ static void test_flow(void **state)
     CHECK("wal/1", expected);
 }
 
+static void test_fairness(void **state)
+{
+    (void)state;
+    static const struct expected expected[] = {
+        /* 4 + 2 + 3 + 10 x 1 events of sizes 4, 2, 3, 1: 13 batches, as sorted sizes ten 1, 2,
+         * 3, 4. p50 rank ceil(6.5) = 7, p90 rank ceil(11.7) = 12. */
+        {"batch.ingest.batches", 13},
+        {"batch.ingest.mean", 19.0 / 13},
+        {"batch.ingest.p50", 1},
+        {"batch.ingest.p90", 3},
+        {"batch.ingest.max", 4},
+        {"batch.ingest.singles_pct", 1000.0 / 13},
+        /* 2 2 3 4 4 6; the probe's single is none of the load. */
+        {"batch.drain.batches", 6},
+        {"batch.drain.mean", 3.5},
+        {"batch.drain.p50", 3},
+        {"batch.drain.p90", 6},
+        {"batch.drain.max", 6},
+        {"batch.drain.singles_pct", 0},
+        /* Killed at 5 s, the new one starts at 6.8 s, commits at 9 s what took 1 s. */
+        {"recovery.restarts", 1},
+        {"recovery.fault_to_commit_s", 4},
+        {"recovery.restart_to_commit_s", 2.2},
+        {"recovery.in_main_db_s", 1},
+        /* 1 to 29 sleeps, 1 to 20 rows, 0 to 2 refused: 28 - 19 - 2. */
+        {"row_sleeps.total", 28},
+        {"row_sleeps.rows", 19},
+        {"row_sleeps.refused", 2},
+        {"row_sleeps.wasted", 7},
+        {"row_sleeps.wasted_pct", 25},
+    };
+    CHECK("wal/1", expected);
+    static const struct expected without[] = {
+        {"recovery.restarts", ABSENT}, /* no start is told */
+        {"row_sleeps.total", ABSENT},
+        {"batch.ingest.singles_pct", 100},
+    };
+    CHECK("wal/2", without);
+    static const struct expected direct[] = {{"batch.drain.batches", ABSENT}};
+    CHECK("direct/1", direct);
+}
+
+static void test_background(void **state)
+{
+    (void)state;
+    static const struct expected expected[] = {
+        /* Steady is 2 to 10 s. Checkpoints 4, 5 in the warm-up; 6 at 4 s is the forced one of 3 s;
+         * 7 at 8 s; 2 at 9 s, counted anew after a restart: 1 + 2. */
+        {"background.main-db.checkpoint.forced", 1},
+        {"background.main-db.checkpoint.natural", 3},
+        {"background.main-db.vacuum.forced", 0},
+        {"background.main-db.vacuum.natural", 0},
+        {"background.api.segment-rotation.forced", 0},
+        {"background.api.segment-rotation.natural", 2},
+        {"background.sink.checkpoint.forced", ABSENT}, /* wal has no server */
+    };
+    CHECK("wal/1", expected);
+    static const struct expected uncounted[] = {
+        {"background.main-db.checkpoint.forced", 0},
+        {"background.main-db.checkpoint.natural", ABSENT},
+    };
+    CHECK("wal/2", uncounted);
+}
+
 static void test_parts(void **state)
 {
     (void)state;
@@ -222,10 +286,9 @@ static void test_repeats_and_control(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_latency),
-        cmocka_unit_test(test_flow),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_repeats_and_control),
+        cmocka_unit_test(test_latency),  cmocka_unit_test(test_flow),
+        cmocka_unit_test(test_fairness), cmocka_unit_test(test_background),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_repeats_and_control),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

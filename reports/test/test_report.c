@@ -128,11 +128,11 @@ static void test_tiny(void **state)
         "worker kill, drained in 6.50 s; median of 3 runs.\n");
     has(result.summary.data, "direct (control): misses the SLA");
     /* Column 1 is wal, 2 direct: contenders come first. */
-    has(md, "\n|                                 |                     wal |        direct "
-            "(control) |");
+    has(md, "\n|                                 |                 wal |   direct (control) |");
+    assert_string_equal(cell(md, "replicas", 1), "1");
     assert_string_equal(cell(md, "SLA: api p99 <= 50 ms", 1), "**met**");
     assert_string_equal(cell(md, "SLA: api p99 <= 50 ms", 2), "**missed**");
-    assert_string_equal(cell(md, "api p99, steady, outside faults", 1), "20 ms (12 ms to 31 ms)");
+    assert_string_equal(cell(md, "api p99, steady, outside faults", 1), "20 ms (12 to 31 ms)");
     assert_string_equal(cell(md, "api p99, steady, outside faults", 2), "not 202");
     assert_string_equal(cell(md, "runs that count", 2), "1 of 1, indicative");
     assert_string_equal(cell(md, "acknowledged", 1), "60"); /* 3 x (19 and the probe) */
@@ -144,6 +144,20 @@ static void test_tiny(void **state)
     assert_string_equal(cell(md, "lost", 1), "0");
     assert_string_equal(cell(md, "wal, warm-up", 3), "200 ms"); /* api: n, not 202, p50 */
     assert_string_equal(cell(md, "wal, steady", 4), "60 ms");   /* p90 */
+    /* Of the three runs only the first tells of batches, restarts and counters. */
+    assert_string_equal(cell(md, "wal, ingest", 3), "1");
+    assert_string_equal(cell(md, "wal, ingest", 5), "1 (1 to 4)");
+    assert_string_equal(cell(md, "wal, ingest", 6), "100 % (76.9 to 100 %)");
+    has(md, "| sink | restarts | fault to first commit | restart to first commit |");
+    has(md, "| wal  |        1 |                   4 s |                  2.20 s |");
+    has(md, "| wal    |                 2 |         28 |   19 |            2 |      7 |   25 % |");
+    assert_string_equal(cell(md, "main-db checkpoint", 1), "0 (0 to 1) forced, 3 natural");
+    assert_string_equal(cell(md, "main-db checkpoint", 2), "not counted");
+    assert_string_equal(cell(md, "main-db vacuum", 1), "**never**");
+    assert_string_equal(cell(md, "api segment-rotation", 1), "2 natural");
+    assert_string_equal(cell(md, "api segment-rotation", 2), "–");
+    has(md, "\n- wal never reached: main-db vacuum\n");
+    has_not(md, "Not the same in all runs");
     has(md, "worker-1.jsonl ends in half a line");
     free(md);
     char *json = rundir_read(dir, "compare.json");
@@ -152,6 +166,91 @@ static void test_tiny(void **state)
     has(json, "\"sla.p99_ms\": 31,");
     free(json);
     report_result_free(&result);
+    rundir_remove(dir);
+}
+
+static void test_terms(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS);
+    struct report_result result;
+    for (size_t i = 0; i < RUNS; i++) {
+        char *run = xasprintf("%s/%s", dir, runs[i]);
+        change(run, "manifest.json", "\"listen\": \"127.0.0.1:8080\"",
+               i == 1 ? "\"backlog-max\": \"7\", \"ack-deadline\": \"5s\""
+                      : "\"backlog-max\": \"8\", \"ack-deadline\": \"5s\"");
+        free(run);
+    }
+    char *md = report(dir, &result);
+    has(md, "The same in all runs: api ack-deadline=5s.\n");
+    has(md,
+        "**Not the same in all runs:** direct/1 api backlog-max=8, wal/1 api backlog-max=8, wal/2 "
+        "api backlog-max=7, wal/3 api backlog-max=8.\n");
+    free(md);
+    report_result_free(&result);
+    rundir_remove(dir);
+}
+
+/* What the old worker committed after its fault began is no recovery. */
+static void test_recovery(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    change(run, "worker-1.jsonl", "{\"ts\": 1004.500000", "{\"ts\": 1005.500000");
+    char *md = report(dir, &result);
+    has(md, "| wal  |        1 |                   4 s |                  2.20 s |");
+    free(md);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
+/* A rewrite that goes on is one, and drawn as long as it does. The fixture's segments (1, 3, 2)
+ * stand for "in progress", its rotations for rewrites. */
+static void test_rewrite(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    change(run, "manifest.json", "\"sink\": \"wal\"", "\"sink\": \"valkey\"");
+    change(run, "sampler.jsonl", "\"rotations\"", "\"aof_rewrites\"");
+    change(run, "sampler.jsonl", "\"segments\"", "\"aof_rewrite_in_progress\"");
+    change(run, "runner.jsonl", "\"kill\", \"who\": \"worker\"", "\"kill\", \"who\": \"main-db\"");
+    char *md = report(dir, &result);
+    assert_string_equal(cell(md, "sink aof-rewrite", 1), "2 natural");
+    has(md, "the main DB was killed: its count of row sleeps may be up to 32 too high");
+    free(md);
+    char *script = rundir_read(dir, "charts/backlog.gp");
+    has(script, "rectangle from first 1.000, graph 0 to first 9.000, graph 1 fillcolor rgb '#b8");
+    free(script);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
+/* Forced work of which no kind is known here, and lines that can't be used. */
+static void test_unknown_background(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    change(run, "runner.jsonl", "\"checkpoint\", \"who\": \"main-db\"",
+           "\"defrag\", \"who\": \""
+           "disk|<b>"
+           "\"");
+    char *md = report(dir, &result);
+    assert_string_equal(cell(md, "main-db checkpoint", 1), "4 natural");
+    assert_string_equal(cell(md, "disk&#124;&lt;b&gt; defrag", 1), "1 forced, others not counted");
+    free(md);
+    report_result_free(&result);
+    change(run, "runner.jsonl", "\"state\": \"begin\"}", "\"state\": \"starts\"}");
+    md = report(dir, &result);
+    has(md, "runner.jsonl: 2 damaged lines skipped, the first is line 2");
+    has_not(md, "defrag");
+    free(md);
+    report_result_free(&result);
+    free(run);
     rundir_remove(dir);
 }
 
@@ -201,8 +300,7 @@ static void test_left_out(void **state)
         has(md, wrongs[i].reason);
         assert_string_equal(cell(md, "runs that count", 1), "2 of 3");
         /* wal/2 had the 31. */
-        assert_string_equal(cell(md, "api p99, steady, outside faults", 1),
-                            "20 ms (12 ms to 20 ms)");
+        assert_string_equal(cell(md, "api p99, steady, outside faults", 1), "20 ms (12 to 20 ms)");
         free(md);
         report_result_free(&result);
         free(run);
@@ -340,6 +438,7 @@ static void test_inert(void **state)
     free(md);
     char *script = rundir_read(dir, "charts/backlog.gp");
     has_not(script, "`");
+    has(script, "fillstyle transparent pattern 4"); /* the forced checkpoint */
     has_not(script, "<img");
     free(script);
     report_result_free(&result);
@@ -564,6 +663,8 @@ static void test_trace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_terms),         cmocka_unit_test(test_rewrite),
+        cmocka_unit_test(test_recovery),      cmocka_unit_test(test_unknown_background),
         cmocka_unit_test(test_tiny),          cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_loss_stays),    cmocka_unit_test(test_none_counts),
         cmocka_unit_test(test_inert),         cmocka_unit_test(test_charts),

@@ -42,6 +42,7 @@ static FILE *create(const char *dir, const char *name)
 
 struct synth {
     const char *dir;
+    unsigned salt;   /* of this sink */
     double scale_ms; /* how slow this sink is */
     unsigned tasks;
     int64_t start_us, load_us;
@@ -72,8 +73,9 @@ static void synth_tasks(const struct synth *s)
         append(loadgen, &line);
         buf_printf(&line,
                    "{\"ts\": %.6f, \"ev\": \"durable\", \"id\": \"%s\", \"durable_ms\": %.3f, "
-                   "\"batch\": 3}\n",
-                   (double)done_us / 1e6, rundir_id_text(n), durable_ms);
+                   "\"batch\": %d}\n",
+                   (double)done_us / 1e6, rundir_id_text(n), durable_ms,
+                   1 + (int)(noise(n / 5, s->salt) * 3));
         append(api, &line);
     }
     static const char *const phases[] = {"warm-up", "steady", "cool-down"};
@@ -93,11 +95,22 @@ static void synth_tasks(const struct synth *s)
     fclose(api);
 }
 
+/* Counters of what happens beside, one set for each kind of sink. */
+static void synth_counters(const struct synth *s, FILE *sampler, double at_s)
+{
+    int often = (int)(at_s / (11 + 7 * noise(s->salt, 4)));
+    fprintf(sampler,
+            "\"rotations\": %d, \"checkpoints_timed\": %d, \"checkpoints_requested\": 0, "
+            "\"autovacuums\": %d, \"aof_rewrites\": %d, \"aof_rewrite_in_progress\": 0}\n",
+            often, often / 2, often, often);
+}
+
 /* The main DB takes 0.7 of the rate, and nothing between 3/8 and 4/8 of the load (the kill). */
 static void synth_drain(const struct synth *s)
 {
     FILE *worker = create(s->dir, "worker-1.jsonl"), *sampler = create(s->dir, "sampler.jsonl");
-    double rate = 0.7 * s->tasks / ((double)s->load_us / 1e6), load_s = (double)s->load_us / 1e6;
+    double rate = (0.65 + 0.1 * noise(s->salt, 5)) * s->tasks / ((double)s->load_us / 1e6),
+           load_s = (double)s->load_us / 1e6;
     double from_s = load_s * 3 / 8, to_s = load_s / 2, at_s = 0, sampled_s = 0;
     for (unsigned n = 0; n < s->tasks; n += BATCH) {
         unsigned rows = s->tasks - n < BATCH ? s->tasks - n : BATCH;
@@ -135,12 +148,35 @@ static void synth_drain(const struct synth *s)
                     ts);
             fprintf(sampler,
                     "{\"ts\": %.6f, \"ev\": \"sink_stats\", \"segments\": %.0f, \"live_bytes\": "
-                    "%.0f}\n",
+                    "%.0f, ",
                     ts, 1 + in / 5000, fmax(in - n, 0) * 600);
+            synth_counters(s, sampler, sampled_s);
+            fprintf(sampler,
+                    "{\"ts\": %.6f, \"ev\": \"db_count\", \"rows\": %u, \"dead\": 0, "
+                    "\"checkpoints\": %d, \"autovacuums\": 0}\n",
+                    ts, n, sampled_s > load_s * 0.3);
         }
     }
-    FILE *runner = create(s->dir, "runner.jsonl");
     double start_s = (double)s->start_us / 1e6;
+    fprintf(worker, "{\"ts\": %.6f, \"ev\": \"start\", \"role\": \"worker\"}\n", start_s - 1);
+    fprintf(worker, "{\"ts\": %.6f, \"ev\": \"start\", \"role\": \"worker\"}\n",
+            start_s + to_s - 0.05);
+    FILE *runner = create(s->dir, "runner.jsonl");
+    fputs(
+        "{\"ts\": 1, \"ev\": \"main_rows\", \"state\": \"begin\", \"row_sleeps\": 1, \"rows\": 1, "
+        "\"refused\": 0}\n",
+        runner);
+    fprintf(
+        runner,
+        "{\"ts\": 2, \"ev\": \"main_rows\", \"state\": \"end\", \"row_sleeps\": %.0f, \"rows\": "
+        "%u, \"refused\": 0}\n",
+        s->tasks * (1 + 0.02 * noise(s->salt, 6)), s->tasks + 1);
+    fprintf(
+        runner,
+        "{\"ts\": %.6f, \"ev\": \"background\", \"what\": \"checkpoint\", \"who\": \"main-db\", "
+        "\"state\": \"begin\"}\n{\"ts\": %.6f, \"ev\": \"background\", \"what\": \"checkpoint\", "
+        "\"who\": \"main-db\", \"state\": \"end\"}\n",
+        start_s + load_s * 0.3, start_s + load_s * 0.3 + 0.4);
     fprintf(runner, "{\"ts\": %.6f, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"worker\"}\n",
             start_s + from_s);
     fprintf(runner,
@@ -153,12 +189,43 @@ static void synth_drain(const struct synth *s)
     fclose(runner);
 }
 
+/* Replaces one text in the manifest. */
+static void swap(const char *dir, const char *old, const char *fresh)
+{
+    char *text = rundir_read(dir, "manifest.json"), *at = strstr(text, old);
+    struct buf out = {0};
+    buf_append(&out, text, (size_t)(at - text));
+    buf_puts(&out, fresh);
+    buf_puts(&out, at + strlen(old));
+    rundir_write(dir, "manifest.json", out.data, out.len);
+    buf_free(&out);
+    free(text);
+}
+
+static const char *synth_server(const char *sink)
+{
+    static const char *const servers[][2] = {{"ingest", "\"PostgreSQL\", \"version\": \"15.14\""},
+                                             {"valkey", "\"Valkey\", \"version\": \"8.1.1\""},
+                                             {"rabbit", "\"RabbitMQ\", \"version\": \"3.10.8\""}};
+    static char text[200];
+    snprintf(text, sizeof(text), "\"servers\": [");
+    for (int i = 0; i < 3; i++)
+        if (strcmp(servers[i][0], sink) == 0)
+            snprintf(text, sizeof(text),
+                     "\"servers\": [{\"role\": \"sink\", \"name\": %s, \"replicas\": 1, "
+                     "\"settings\": {}}, ",
+                     servers[i][1]);
+    return text;
+}
+
 static int synth(const char *comparison, const char *sink, int repeat, unsigned tasks)
 {
     char *dir = xasprintf("%s/%s/%d", comparison, sink, repeat);
     struct synth s = {.dir = dir, .tasks = tasks, .start_us = 1767182400000000};
+    for (const char *c = sink; *c; c++)
+        s.salt = s.salt * 31 + (unsigned char)*c;
     s.load_us = (int64_t)tasks * 1000000 / RPS;
-    s.scale_ms = (strcmp(sink, "direct") == 0 ? 300 : 3 + noise((unsigned)strlen(sink), 2) * 5) *
+    s.scale_ms = (strcmp(sink, "direct") == 0 ? 300 : 1 + noise(s.salt, 2) * 8) *
                  (1 + 0.1 * noise((unsigned)repeat, 3));
     char *old = xasprintf("\"start_us\": 1000000000, \"load_end_us\": 1010000000,\n \"end_us\": "
                           "1020000000");
@@ -180,6 +247,10 @@ static int synth(const char *comparison, const char *sink, int repeat, unsigned 
         "%.0f, \"rate\": 1}]}, %s",
         (int)(cut - text), text, RPS, rate_s * 125, rate_s * 750, rate_s * 125, rest);
     rundir_puts(dir, "manifest.json", changed);
+    char *at = xasprintf("\"at_ms\": %.0f", rate_s * 375);
+    swap(dir, "\"at_ms\": 5000", at);
+    free(at);
+    swap(dir, "\"servers\": [", synth_server(sink));
     synth_tasks(&s);
     synth_drain(&s);
     free(changed);
