@@ -430,8 +430,9 @@ static int compare(struct comparison *comparison)
         state_leave(comparison->base);
         return command_fail(EXIT_UNUSABLE, err.text);
     }
-    printf("%s: %zu sinks, %u run%s each, %.0f s of load; results in %s\n",
-           comparison->scenario.name, comparison->choice_count, comparison->repeat,
+    printf("%s: %zu sink%s, %u run%s each, %.0f s of load; results in %s\n",
+           comparison->scenario.name, comparison->choice_count,
+           comparison->choice_count == 1 ? "" : "s", comparison->repeat,
            comparison->repeat == 1 ? "" : "s",
            (double)scenario_load_ns(&comparison->scenario) / 1e9, comparison->dir);
     if (busy_enter(comparison->base)) {

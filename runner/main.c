@@ -18,7 +18,7 @@ static const char exit_codes[] =
     "  1    a contender lost, invented or changed a task (or missed the SLA, with --require-sla)\n"
     "  2    a mistake in the command or in a scenario; nothing was started\n"
     "  3    something could not be started or used; nothing was left running\n"
-    "  130  interrupted (Ctrl-C); nothing was left running\n";
+    "  130  interrupted (Ctrl-C; 143 by SIGTERM, 129 by SIGHUP); nothing was left running\n";
 
 static void help(void)
 {
