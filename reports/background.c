@@ -88,7 +88,7 @@ static void sample_kind(struct run *run, size_t index, int64_t ts_us, const cJSO
             track->last = work ? run->work_count : 0;
             if (work) {
                 work->count = count;
-                work->seen_us = ts_us;
+                work->seen_us = track->ts_us + (ts_us - track->ts_us) / 2;
             }
         }
     }

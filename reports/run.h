@@ -61,7 +61,7 @@ struct work { /* in the background (background.h) */
     char *who, *what;
     bool forced;              /* by the runner; else seen to have happened between two samples */
     int64_t begin_us, end_us; /* end_us INT64_MAX: no end was told */
-    int64_t seen_us; /* of the second sample; 0 when forced. end_us is later when it went on */
+    int64_t seen_us; /* in the middle of the two samples; 0 when forced. It may go on, to end_us */
     double count;    /* how often between the two samples; 0 when forced */
 };
 enum { BACKGROUND_KINDS = 7 };

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS task_dead (
 CREATE UNIQUE INDEX IF NOT EXISTS task_dead_once ON task_dead (id, sha256(body));
 
 -- Counts the row delays that were paid, those of transactions that were rolled back included: what a
--- sequence has given out is never taken back. (A server that was killed may go on up to 32 later.)
+-- sequence has given out is never taken back. (A server that was killed may skip some.)
 CREATE SEQUENCE IF NOT EXISTS task_row_sleeps CACHE 1;
 
 -- The slowness that sinks exist for: every row costs the trigger's argument, in seconds.
