@@ -84,8 +84,9 @@ int wal_seek(struct wal_walk *walk, uint64_t *lsn, struct wal_err *err);
 /* Before the oldest segment there is. */
 void wal_seek_oldest(struct wal_walk *walk);
 
-/* The cursor file. 1: *slot is the newest valid one; 0: none is; *exists tells if there is a file.
- */
+/* The cursor file. How many of its two slots are valid: *slot is the newest of them. With less than
+ * two, a newer one may have been lost, and records above *slot may be done and gone. *exists tells
+ * if there is a file. */
 int wal_cursor_read(const struct wal_vfs *vfs, const char *dir, struct wal_cursor_slot *slot,
                     bool *exists);
 
@@ -110,6 +111,7 @@ struct wal_found {
     uint64_t base_lsn;  /* the highest one that a segment's header vouches for */
     uint64_t floor_lsn; /* numbers up to this have been used, even if no record is left */
     bool has_cursor;
+    unsigned cursor_slots; /* how many are valid; less than 2: a newer one may be lost */
     struct wal_cursor_slot cursor;
     bool has_tail; /* the last valid batch, which may be in the cache only */
     uint64_t tail_number;
@@ -168,6 +170,8 @@ struct wal {
     int64_t first_record_ns;
     struct wal_spare spare;
     uint64_t last_number;
+    bool removals_pending;  /* a removed segment's name may come back after a power cut */
+    uint64_t copied_number; /* while opening: its last batch is being copied; 0: none */
 
     /* Framed records, queue_start .. queue_end of `queue`. */
     unsigned char *queue;

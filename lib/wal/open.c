@@ -9,8 +9,27 @@
 #define ZEROS_BYTES       (256u * 1024)
 #define QUEUE_FIRST_BYTES (512u * 1024)
 
+/* Without a cursor that is whole, nothing is known to be done: the reader starts anew, and says
+ * itself what may be removed. */
+static void forget_reader(struct wal_shared *shared, const struct wal_found *found)
+{
+    uint64_t done_lsn = found->has_cursor ? found->cursor.lsn : 0;
+    uint64_t done_position = found->has_cursor ? found->cursor.position : 0;
+    if (found->first_lsn == 0 && found->floor_lsn > done_lsn) {
+        done_lsn = found->floor_lsn;
+        done_position = found->position;
+    } else if (found->first_lsn > done_lsn + 1) {
+        done_lsn = found->first_lsn - 1;
+        done_position = found->first_position;
+    }
+    atomic_store(&shared->synced_lsn, 0);
+    atomic_store(&shared->done_ahead, 0);
+    atomic_store(&shared->done_lsn, done_lsn);
+    atomic_store(&shared->done_position, done_position);
+}
+
 /* From here on readers wait until publish_open. */
-static int announce(struct wal *wal, struct wal_err *err)
+static int announce(struct wal *wal, const struct wal_found *found, struct wal_err *err)
 {
     struct wal_shared *shared = wal->shared;
     unsigned char boot_id[16];
@@ -22,13 +41,12 @@ static int announce(struct wal *wal, struct wal_err *err)
         wal_shared_current(shared, boot_id) && atomic_load(&shared->log_id) == wal->log_id;
     atomic_store(&shared->ready, 0);
     if (!current) {
-        /* What a reader of an earlier boot said is worth nothing. */
-        atomic_store(&shared->synced_lsn, 0);
-        atomic_store(&shared->done_lsn, 0);
-        atomic_store(&shared->done_ahead, 0);
-        atomic_store(&shared->done_position, 0);
         atomic_store(&shared->durable_lsn, 0);
         atomic_store(&shared->sealed_lsn, 0);
+    }
+    if (!current || found->cursor_slots < 2) {
+        /* What a reader of an earlier boot said is worth nothing either. */
+        forget_reader(shared, found);
     }
     if (memcmp(shared->boot_id, boot_id, sizeof boot_id) != 0) {
         memcpy(shared->boot_id, boot_id, sizeof boot_id);
@@ -155,6 +173,7 @@ static int start_segment(struct wal *wal, const struct wal_found *found, struct 
     if (found->base_lsn > wal->base_lsn) {
         wal->base_lsn = found->base_lsn;
     }
+    wal->copied_number = tail ? found->tail_number : 0;
     int result = wal_prepare_hurry(wal, true);
     bool room = result == 0;
     if (!room && result != -ENOSPC && result != -EDQUOT) {
@@ -195,6 +214,7 @@ static int recovered(struct wal *wal, const struct wal_found *found, struct wal_
     wal->stats.torn_bytes = found->torn_bytes;
     memcpy(wal->stats.warning, found->warning.text, sizeof wal->stats.warning);
     int result = start_segment(wal, found, err);
+    wal->copied_number = 0;
     if (result < 0) {
         return result;
     }
@@ -287,7 +307,7 @@ int wal_open(const char *dir, const struct wal_options *options, struct wal **op
     }
     wal->epoch = found.epoch + 1;
     if (result == 0) {
-        result = announce(wal, err);
+        result = announce(wal, &found, err);
     }
     if (result == 0) {
         result = wal_adopt(wal, &found);

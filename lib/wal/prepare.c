@@ -149,6 +149,7 @@ static int spare_moved(struct wal *wal)
     if (result < 0) {
         return spare_drop(wal, result, "cannot sync the folder");
     }
+    wal->removals_pending = false;
     wal->spare.state = WAL_SPARE_HEADER;
     return 1;
 }
@@ -247,6 +248,14 @@ static void old_remove(struct wal *wal)
     memmove(wal->old, wal->old + 1, wal->old_count * sizeof *wal->old);
 }
 
+/* May the oldest segment go? The reader may say so at any time, also while its last batch is still
+ * to be copied: then not yet. */
+static bool oldest_is_done(const struct wal *wal)
+{
+    return wal->old_count > 0 && wal->old[0].last_lsn <= wal_synced_lsn(wal) &&
+           wal->old[0].number != wal->copied_number;
+}
+
 /* The oldest segment, all done: becomes the next one if one is wanted, or goes. */
 static int retire(struct wal *wal)
 {
@@ -254,6 +263,15 @@ static int retire(struct wal *wal)
     char spare[WAL_PATH_BYTES];
     const struct wal_vfs *vfs = wal->vfs;
     struct wal_segment_info info = wal->old[0];
+    if (wal->removals_pending) {
+        /* One at a time, in order: should an older one come back without its successor, and the
+         * cursor be lost too, it would look as if durable records were missing. */
+        int synced = vfs->sync_dir(vfs, wal->dir);
+        if (synced < 0) {
+            return note_problem(wal, synced, "cannot sync the folder");
+        }
+        wal->removals_pending = false;
+    }
     int result = wal_segment_path(path, wal->dir, info.number);
     if (result == 0) {
         result = spare_path(wal, spare);
@@ -265,6 +283,7 @@ static int retire(struct wal *wal)
         int file = vfs->open(vfs, path, WAL_OPEN_WRITE);
         result = file < 0 ? file : vfs->rename(vfs, path, spare);
         if (result == 0) {
+            wal->removals_pending = true;
             wal->spare.file = file;
             wal->spare.state = WAL_SPARE_MOVED;
             wal->stats.segments_recycled++;
@@ -280,6 +299,7 @@ static int retire(struct wal *wal)
     if (result < 0 && result != -ENOENT) {
         return note_problem(wal, result, "cannot remove a segment that is done");
     }
+    wal->removals_pending = true;
     wal->allocated_bytes -= info.size;
     wal->stats.segments_removed++;
     old_remove(wal);
@@ -354,7 +374,7 @@ static enum job next_job(const struct wal *wal, struct wal_segment_info **trimme
     if (wal->spare.state != WAL_SPARE_NONE && !ready) {
         return JOB_SPARE;
     }
-    if (wal->old_count > 0 && wal->old[0].last_lsn <= wal_synced_lsn(wal)) {
+    if (oldest_is_done(wal)) {
         return JOB_RETIRE;
     }
     if (!ready && wants_spare(wal)) {
@@ -421,8 +441,7 @@ int wal_prepare_hurry(struct wal *wal, bool fill)
         if (wal->no_room != 0 && resting(wal)) {
             return wal->no_room;
         }
-        while (wal->spare.state == WAL_SPARE_NONE && wal->old_count > 0 &&
-               wal->old[0].last_lsn <= wal_synced_lsn(wal)) {
+        while (wal->spare.state == WAL_SPARE_NONE && oldest_is_done(wal)) {
             int result = retire(wal);
             if (result < 0) {
                 break;
@@ -490,6 +509,7 @@ int wal_adopt(struct wal *wal, const struct wal_found *found)
     if (result == 0) {
         result = remove_file(wal, path);
     }
+    wal->removals_pending = true; /* by a writer that has died */
     wal->last_number = found->has_cursor ? found->cursor.number : 0;
     wal->old_capacity = found->count + 64;
     wal->old = calloc(wal->old_capacity, sizeof *wal->old);

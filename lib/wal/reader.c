@@ -218,6 +218,21 @@ static int start_at_cursor(struct wal_reader *reader)
     return 0;
 }
 
+/* Does the log begin behind the record that comes after the cursor? 1, 0, negative errno. */
+static int begins_later(struct wal_reader *reader, uint64_t lsn)
+{
+    wal_seek_oldest(&reader->new);
+    int result = wal_seek_next_segment(&reader->new, &reader->problem);
+    bool later = result == 1
+                     ? reader->new.batch.first_lsn > lsn + 1 && reader->new.batch.durable_lsn > lsn
+                     : atomic_load(&reader->shared->durable_lsn) > lsn;
+    wal_seek_oldest(&reader->new);
+    if (result < 0) {
+        return result == -EBADMSG ? reader_break(reader, result) : result;
+    }
+    return later;
+}
+
 static int first_attach(struct wal_reader *reader)
 {
     bool exists = false;
@@ -226,13 +241,24 @@ static int first_attach(struct wal_reader *reader)
     if (result < 0) {
         return cursor_failed(reader, result);
     }
-    bool valid = result == 1;
+    bool valid = result > 0;
+    bool whole = result == 2;
     uint64_t generation = valid ? slot.generation : 0;
+    if (!whole) {
+        /* The writer must not go by what a lost slot said, while this one looks for the oldest. */
+        atomic_store(&reader->shared->synced_lsn, 0);
+    }
     const char *why = !valid && exists ? "is damaged" : NULL;
     if (valid && slot.log_id != reader->log_id) {
         why = "is of another log";
     } else if (valid && wal_cursor_reach(&slot) > atomic_load(&reader->shared->durable_lsn)) {
         why = "is ahead of the log";
+    } else if (valid && !whole) {
+        result = begins_later(reader, slot.lsn);
+        if (result < 0) {
+            return result;
+        }
+        why = result == 1 ? "has lost its newer half" : NULL;
     }
     if (why != NULL) {
         wal_fail(&reader->warning, 0,

@@ -16,6 +16,7 @@ struct recovery {
     struct wal_err *err;
     struct wal_walk walk;
     bool any_batch;
+    bool cursor_exists;
     /* The last place where a batch was expected and none counted, with content. */
     bool has_bad;
     uint64_t bad_number;
@@ -33,11 +34,11 @@ static int cursor_pick(const struct wal_vfs *vfs, int file, struct wal_cursor_sl
         if (result < 0) {
             return result;
         }
-        if (wal_cursor_decode(&candidate, bytes) &&
-            (found == 0 || candidate.generation > slot->generation)) {
+        bool valid = wal_cursor_decode(&candidate, bytes);
+        if (valid && (found == 0 || candidate.generation > slot->generation)) {
             *slot = candidate;
-            found = 1;
         }
+        found += valid;
     }
     return found;
 }
@@ -107,13 +108,25 @@ static uint64_t reach_of(const struct wal_found *found)
                                                                     : found->last_lsn;
 }
 
+/* A copied batch may be the only one left that holds its records. */
+static uint64_t reach_of_copy(struct recovery *recovery, uint64_t reach)
+{
+    const struct wal_batch_header *batch = &recovery->walk.batch;
+    bool continues = wal_walk_load(&recovery->walk) == 1 && (batch->flags & WAL_BATCH_COPY) != 0 &&
+                     batch->first_lsn <= reach + 1 && wal_batch_last_lsn(batch) > reach;
+    return continues ? wal_batch_last_lsn(batch) : reach;
+}
+
 /* The next segment vouches that everything up to `durable_lsn` was on disk. Is it? */
-static int check_reach(struct recovery *recovery, uint64_t durable_lsn)
+static int check_reach(struct recovery *recovery, uint64_t durable_lsn, bool at_header)
 {
     struct wal_found *found = recovery->found;
     uint64_t reach = reach_of(found);
-    if (!recovery->any_batch && !found->has_cursor) {
-        return 0; /* nobody knows what came before */
+    if (at_header && durable_lsn > reach) {
+        reach = reach_of_copy(recovery, reach);
+    }
+    if (!recovery->any_batch && found->cursor_slots < 2) {
+        return 0; /* the cursor, or its newer slot, is lost: nobody knows what came before */
     }
     return durable_lsn > reach ? refuse_gap(recovery, reach, durable_lsn) : 0;
 }
@@ -127,7 +140,7 @@ static int check_order(struct recovery *recovery, bool first_in_segment)
         return batch->durable_lsn == found->last_lsn && batch->first_lsn == found->last_lsn + 1 &&
                batch->flags == 0;
     }
-    int result = check_reach(recovery, batch->durable_lsn);
+    int result = check_reach(recovery, batch->durable_lsn, false);
     if (result < 0) {
         return result;
     }
@@ -227,7 +240,7 @@ static int scan_segment(struct recovery *recovery, struct wal_segment_info *info
     if (header->epoch > found->epoch) {
         found->epoch = header->epoch;
     }
-    result = check_reach(recovery, header->base_lsn);
+    result = check_reach(recovery, header->base_lsn, true);
     if (result < 0) {
         return result;
     }
@@ -255,8 +268,18 @@ static int check_floor(struct recovery *recovery, const struct wal_shared *share
     found->log_id = atomic_load(&shared->log_id);
     uint64_t durable = atomic_load(&shared->durable_lsn);
     uint64_t reach = reach_of(found);
+    uint64_t synced = atomic_load(&shared->synced_lsn);
+    if (found->cursor_slots < 2 && synced > reach) {
+        reach =
+            synced; /* the cursor is lost, but not what it said: those are done and may be gone */
+    }
     if (durable > found->floor_lsn) {
         found->floor_lsn = durable;
+    }
+    if (!recovery->cursor_exists && synced > 0) {
+        wal_fail(&found->warning, 0,
+                 "%s/" WAL_CURSOR_NAME " is missing: the reader starts at the oldest record",
+                 recovery->dir);
     }
     /* The second: nothing was written since it was opened, and what was before is done and gone. */
     if (durable <= reach || (!recovery->any_batch && !found->has_cursor &&
@@ -282,14 +305,15 @@ static int check_floor(struct recovery *recovery, const struct wal_shared *share
 static int read_cursor(struct recovery *recovery)
 {
     struct wal_found *found = recovery->found;
-    bool exists;
-    int result = wal_cursor_read(recovery->vfs, recovery->dir, &found->cursor, &exists);
+    int result =
+        wal_cursor_read(recovery->vfs, recovery->dir, &found->cursor, &recovery->cursor_exists);
     if (result < 0) {
         return wal_fail(recovery->err, result, "Cannot read %s/" WAL_CURSOR_NAME ": %s",
                         recovery->dir, strerror(-result));
     }
-    found->has_cursor = result == 1;
-    if (!found->has_cursor && exists) {
+    found->has_cursor = result > 0;
+    found->cursor_slots = (unsigned)result;
+    if (!found->has_cursor && recovery->cursor_exists) {
         wal_fail(&found->warning, 0,
                  "%s/" WAL_CURSOR_NAME " is damaged: the reader starts at the oldest record",
                  recovery->dir);
@@ -305,6 +329,7 @@ static void check_cursor_owner(struct wal_found *found, const struct wal_numbers
         if (wal_walk_open(&recovery->walk, numbers->list[i], NULL) == 1) {
             if (recovery->walk.header.log_id != found->cursor.log_id) {
                 found->has_cursor = false;
+                found->cursor_slots = 0;
                 wal_fail(&found->warning, 0,
                          "%s/" WAL_CURSOR_NAME " is of another log: the reader starts at the "
                          "oldest record",

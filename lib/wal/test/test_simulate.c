@@ -1,8 +1,9 @@
 /*
  * Oracle: a model of the log in a few arrays. Whatever was reported durable must be read again,
  * with its bytes, in order, under its number; nothing else may be read but records whose flush
- * failed, and those only at once after the next open; the log opens whatever was cut; numbers
- * never run back; the reader never passes what is durable.
+ * failed, and those only at once after the next open; the log opens whatever was cut, and with
+ * whatever is left of the cursor; numbers never run back, but those of records that are done and
+ * whose cursor is lost; the reader never passes what is durable.
  *
  * Each seed is a life of crashes. A failing seed is printed and runs alone: test_simulate SEED.
  */
@@ -49,6 +50,7 @@ struct world {
     uint64_t delivered;
     uint64_t opens;
     bool broken;
+    bool cursor_lost; /* since the writer was opened last */
     bool failed;
 };
 
@@ -196,6 +198,47 @@ static void close_reader(struct world *world, bool kill)
     world->expected = 0;
 }
 
+/* A cursor file that is gone, empty, or spoilt in one slot or both. */
+static void lose_cursor(struct world *world)
+{
+    struct sim *sim = world->sim;
+    struct sim_file *file = sim_find(sim, "cursor");
+    if (file == NULL) {
+        return;
+    }
+    world->cursor_lost = true;
+    /* On a full disk there would be no room to make it again, and the reader says so. */
+    switch (sim->room_bytes != 0 ? 3 : chance(world, 4)) {
+    case 0:
+        sim_remove(sim, "cursor");
+        return;
+    case 1:
+        sim_cut(sim, "cursor", chance(world, file->size + 1));
+        return;
+    default:
+        for (uint64_t slots = 1 + chance(world, 3); slots != 0; slots &= slots - 1) {
+            size_t offset = (slots & 1) != 0 ? 0 : 4096;
+            unsigned char junk[72];
+            for (size_t i = 0; i < sizeof junk; i++) {
+                junk[i] = (unsigned char)(chance(world, 2) * 255);
+            }
+            if (offset + sizeof junk <= file->size) {
+                sim_poke(sim, "cursor", offset, junk, sizeof junk);
+            }
+        }
+    }
+}
+
+/* Without cursor and map, the numbers of records that are done and gone may be given again. */
+static void forget_done(struct world *world, uint64_t durable_lsn)
+{
+    while (world->cursor_lost && world->acked > durable_lsn && world->records[world->acked].done) {
+        world->records[world->acked] = (struct record){0};
+        world->acked--;
+        world->maybe_count = 0;
+    }
+}
+
 static void open_writer(struct world *world)
 {
     struct wal_err err;
@@ -209,6 +252,8 @@ static void open_writer(struct world *world)
     struct wal_stats stats;
     wal_stats(world->wal, &stats);
     world->opens++;
+    forget_done(world, stats.durable_lsn);
+    world->cursor_lost = false;
     CHECK(world,
           stats.durable_lsn >= world->acked &&
               stats.durable_lsn <= world->acked + world->maybe_count,
@@ -302,6 +347,9 @@ static void crash(struct world *world, bool power)
         close_writer(world, true);
         close_reader(world, true);
         sim_power_cut(sim);
+        if (chance(world, 6) == 0) {
+            lose_cursor(world);
+        }
     } else {
         bool dead = sim->dead;
         if (dead || chance(world, 2) == 0) {
@@ -312,6 +360,9 @@ static void crash(struct world *world, bool power)
         }
         sim->dead = false;
         sim->cut_after = 0;
+        if (world->wal == NULL && world->reader == NULL && chance(world, 3) == 0) {
+            lose_cursor(world);
+        }
     }
     sim->fail_calls = 0;
     sim->short_writes = chance(world, 3) == 0;
