@@ -419,6 +419,16 @@ static void on_panic(void *arg, const char *file, unsigned line, const char *rea
     abort();
 }
 
+/* libmicrohttpd 1.0.1 takes the line feed behind the last chunk's extension for the next line. If a
+ * bare line feed may end a line, it ends the trailer there, and what a proxy in front of us passed
+ * on as a trailer is served as a request of its own. One step stricter than the default, it may
+ * not. */
+#if MHD_VERSION >= 0x01000000
+#define CLIENT_DISCIPLINE MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1
+#else
+#define CLIENT_DISCIPLINE MHD_OPTION_STRICT_FOR_CLIENT, 0
+#endif
+
 int http_start(struct api *api, struct err *err)
 {
     unsigned idle_s = (unsigned)((api->settings.idle_timeout_ns + NS_PER_S - 1) / NS_PER_S);
@@ -429,7 +439,7 @@ int http_start(struct api *api, struct err *err)
         MHD_OPTION_LISTEN_SOCKET, api->listen_fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection, api,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, api, MHD_OPTION_CONNECTION_LIMIT,
         api->settings.connections_max, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, CLIENT_DISCIPLINE, MHD_OPTION_END);
     if (!api->daemon) {
         return err_set(err, -EIO, "cannot start the HTTP server: libmicrohttpd %s says no more",
                        MHD_get_version());
