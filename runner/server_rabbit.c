@@ -5,9 +5,8 @@
  * own. Three ports, all on loopback: AMQP, the Erlang distribution, and an epmd of our own, which
  * lives beside the broker: a kill of the broker leaves it, as a machine's epmd would be left. */
 #include "server.h"
+#include "sink/rabbitmq_c.h"
 
-#include <amqp.h>
-#include <amqp_tcp_socket.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>

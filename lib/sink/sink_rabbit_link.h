@@ -12,14 +12,13 @@
 #ifndef SLUICE_SINK_SINK_RABBIT_LINK_H
 #define SLUICE_SINK_SINK_RABBIT_LINK_H
 
-#include <amqp.h>
-#include <amqp_framing.h>
 #include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "sink/rabbitmq_c.h"
 #include "sink/sink_rabbit_target.h"
 #include "sink/sink_rabbit_tls.h"
 

@@ -1,6 +1,6 @@
 #include "sink/sink_rabbit_target.h"
+#include "sink/rabbitmq_c.h"
 
-#include <amqp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,12 +9,11 @@
 #ifndef SLUICE_SINK_TEST_FAKE_RABBIT_H
 #define SLUICE_SINK_TEST_FAKE_RABBIT_H
 
-#include <amqp.h>
-#include <amqp_framing.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/uuid.h"
+#include "sink/rabbitmq_c.h"
 
 struct fake_rabbit;
 
