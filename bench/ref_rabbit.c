@@ -65,10 +65,12 @@ static void open_connection(struct reference *reference, const char *url)
 
 static void make_queue(struct reference *reference)
 {
-    amqp_table_entry_t type = {.key = amqp_cstring_bytes("x-queue-type")};
-    type.value.kind = AMQP_FIELD_KIND_UTF8;
-    type.value.value.bytes = amqp_cstring_bytes("quorum");
-    amqp_table_t arguments = {.num_entries = 1, .entries = &type};
+    amqp_table_entry_t entries[2] = {{.key = amqp_cstring_bytes("x-queue-type")},
+                                     {.key = amqp_cstring_bytes("x-overflow")}};
+    entries[0].value.kind = entries[1].value.kind = AMQP_FIELD_KIND_UTF8;
+    entries[0].value.value.bytes = amqp_cstring_bytes("quorum");
+    entries[1].value.value.bytes = amqp_cstring_bytes("reject-publish");
+    amqp_table_t arguments = {.num_entries = 2, .entries = entries};
     amqp_channel_open(reference->connection, CHANNEL);
     expect_reply(reference->connection, "opening a channel");
     amqp_queue_declare(reference->connection, CHANNEL, amqp_cstring_bytes(QUEUE), 0, 1, 0, 0,
@@ -81,8 +83,20 @@ static void make_queue(struct reference *reference)
 
 static void publish(struct reference *reference, amqp_bytes_t body)
 {
-    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG,
-                                          .delivery_mode = AMQP_DELIVERY_PERSISTENT};
+    /* A task's three parts, as the driver sends them: id, time, body. */
+    amqp_table_entry_t accepted = {.key = amqp_cstring_bytes("accepted_us")};
+    accepted.value.kind = AMQP_FIELD_KIND_I64;
+    accepted.value.value.i64 = clock_wall_us();
+    char id[37];
+    snprintf(id, sizeof(id), "00000000-0000-8000-8000-%012llu",
+             (unsigned long long)reference->next_tag);
+    amqp_basic_properties_t properties = {
+        ._flags =
+            AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_HEADERS_FLAG,
+        .delivery_mode = AMQP_DELIVERY_PERSISTENT,
+        .message_id = amqp_cstring_bytes(id),
+        .headers = {.num_entries = 1, .entries = &accepted},
+    };
     int rc = amqp_basic_publish(reference->connection, CHANNEL, amqp_empty_bytes,
                                 amqp_cstring_bytes(QUEUE), 1, 0, &properties, body);
     if (rc != AMQP_STATUS_OK) {

@@ -350,8 +350,8 @@ static int ask_settings(struct server *server, struct err *err)
     struct own *own = server->own;
     struct process call = {0};
     char *program = erlang_program(own, "erl_call");
-    const char *argv[] = {program, "-sname", NODE, "-a", "file eval [\"" SETTINGS_SCRIPT "\"]",
-                          NULL};
+    static const char eval[] = "file eval [\"" SETTINGS_SCRIPT "\"]";
+    const char *argv[] = {program, "-sname", NODE, "-a", eval, NULL};
     int rc = start_program(server, &call, "erl_call", argv, err);
     if (rc == 0 && !process_wait(&call, ASK_MS)) {
         process_kill_tree(&call);

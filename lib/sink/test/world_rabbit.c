@@ -43,7 +43,7 @@ static void cut(struct contract *contract)
 {
     (void)contract;
     for (int fd = 3; fd < DESCRIPTORS_MAX; fd++) {
-        struct sockaddr_storage peer;
+        struct sockaddr_storage peer = {0};
         socklen_t len = sizeof(peer);
         if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0) {
             continue;
