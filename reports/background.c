@@ -55,6 +55,7 @@ bool background_on_forced(struct run *run, int64_t ts_us, const cJSON *event)
         if (work->forced && work->end_us == INT64_MAX && work->begin_us <= ts_us &&
             strcmp(work->who, who) == 0 && strcmp(work->what, what) == 0) {
             work->end_us = ts_us;
+            work->gave_up = cJSON_IsTrue(json_get(event, "gave_up"));
             return true;
         }
     }
@@ -119,7 +120,7 @@ static void take_forced(const struct run *run, const struct background_kind *kin
 {
     for (size_t i = 0; i < run->work_count; i++) {
         const struct work *forced = &run->works[i];
-        if (!forced->forced || !is_of(forced, kind->who, kind->what))
+        if (!forced->forced || forced->gave_up || !is_of(forced, kind->who, kind->what))
             continue;
         for (size_t k = 0; k < run->work_count; k++) {
             const struct work *seen = &run->works[k];
@@ -146,7 +147,7 @@ static void count_kind(struct figures *figures, const struct run *run, const cha
         if (!is_of(work, who, what))
             continue;
         if (work->forced)
-            forced_count += work->begin_us < end_us && work->end_us >= begin_us;
+            forced_count += !work->gave_up && work->begin_us < end_us && work->end_us >= begin_us;
         else if (work->seen_us >= begin_us && work->seen_us < end_us)
             natural_count += natural[i];
     }

@@ -60,6 +60,7 @@ struct window {               /* fault until recovered */
 struct work { /* in the background (background.h) */
     char *who, *what;
     bool forced;              /* by the runner; else seen to have happened between two samples */
+    bool gave_up;             /* forced, but it did not come to pass */
     int64_t begin_us, end_us; /* end_us INT64_MAX: no end was told */
     int64_t seen_us; /* in the middle of the two samples; 0 when forced. It may go on, to end_us */
     double count;    /* how often between the two samples; 0 when forced */

@@ -20,9 +20,13 @@ void put_server(struct buf *out, const struct group *group, bool markdown)
     const struct manifest *manifest = &group->first->run.manifest;
     const cJSON *server = manifest_server(manifest, "sink");
     if (server) {
-        put_text(out, json_text(server, "name"), markdown);
-        buf_putc(out, ' ');
-        put_text(out, json_text(server, "version"), markdown);
+        /* A version that is words, "PostgreSQL 15.14", names the server by itself. */
+        const char *version = json_text(server, "version");
+        if (*version >= '0' && *version <= '9') {
+            put_text(out, json_text(server, "name"), markdown);
+            buf_putc(out, ' ');
+        }
+        put_text(out, version, markdown);
     } else if (group->first->run.manifest_err.code == 0) {
         buf_puts(out, "sluice ");
         put_text(out, manifest->sluice_version, markdown);

@@ -214,11 +214,16 @@ static void test_rewrite(void **state)
     char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
     struct report_result result;
     change(run, "manifest.json", "\"sink\": \"wal\"", "\"sink\": \"valkey\"");
+    change(
+        run, "manifest.json", "\"servers\": [",
+        "\"servers\": [{\"role\": \"sink\", \"name\": \"valkey\", \"version\": \"Valkey 8.1.1\", "
+        "\"replicas\": 1, \"settings\": {}},");
     change(run, "sampler.jsonl", "\"rotations\"", "\"aof_rewrites\"");
     change(run, "sampler.jsonl", "\"segments\"", "\"aof_rewrite_in_progress\"");
     change(run, "runner.jsonl", "\"kill\", \"who\": \"worker\"", "\"kill\", \"who\": \"main-db\"");
     char *md = report(dir, &result);
     assert_string_equal(cell(md, "sink aof-rewrite", 1), "2 natural");
+    assert_string_equal(cell(md, "version", 1), "Valkey 8.1.1");
     has(md, "the main DB was killed: its count of row sleeps is only about right");
     free(md);
     char *script = rundir_read(dir, "charts/backlog.gp");
@@ -242,6 +247,18 @@ static void test_unknown_background(void **state)
     char *md = report(dir, &result);
     assert_string_equal(cell(md, "main-db checkpoint", 1), "4 natural");
     assert_string_equal(cell(md, "disk&#124;&lt;b&gt; defrag", 1), "1 forced, others not counted");
+    free(md);
+    report_result_free(&result);
+    change(run, "runner.jsonl", "\"state\": \"end\"}", "\"state\": \"end\", \"gave_up\": true}");
+    md = report(dir, &result);
+    assert_string_equal(cell(md, "disk&#124;&lt;b&gt; defrag", 1), "not counted");
+    free(md);
+    report_result_free(&result);
+    change(run, "runner.jsonl", "\"background\", \"what\": \"defrag\"",
+           "\"background\", \"what\": \"checkpoint\"");
+    change(run, "runner.jsonl", "disk|<b>", "main-db");
+    md = report(dir, &result);
+    assert_string_equal(cell(md, "main-db checkpoint", 1), "4 natural");
     free(md);
     report_result_free(&result);
     change(run, "runner.jsonl", "\"state\": \"begin\"}", "\"state\": \"starts\"}");
