@@ -41,6 +41,7 @@ int api_start(struct api *api, const struct api_settings *settings, int listen_f
     api->sink = sink;
     api->metrics = metrics;
     api->listen_fd = listen_fd;
+    api->upkeep_fd = -1;
     admission_init(&api->admission, &settings->limits);
     guard_init(&api->guard, settings->request_timeout_ns);
     counter_set(&api->counters.backlog_tasks, -1);
@@ -159,6 +160,22 @@ static int64_t sleep_ns(struct api *api)
     return sleep > 0 ? sleep : 0;
 }
 
+static void upkeep(struct api *api)
+{
+    while (stop_signal(api->upkeep_fd) != 0) { /* several that came together are one */
+    }
+    if (!api->sink || api->sink_ended) {
+        return;
+    }
+    int rc = api->driver->upkeep(api->sink);
+    if (rc == -ENOTSUP) {
+        log_warning("SIGUSR1 asks for upkeep, and the sink %s has none", api->driver->name);
+    } else if (rc == 0) {
+        log_info("SIGUSR1: the sink %s does its upkeep now", api->driver->name);
+        api->process_by_ns = api->now_ns;
+    }
+}
+
 /* Waits; true when the sink's descriptor is readable. *stop is set when the stop signal is. */
 static bool wait_for_events(struct api *api, int64_t wait_ns, int stop_fd, bool *stop)
 {
@@ -176,6 +193,9 @@ static bool wait_for_events(struct api *api, int64_t wait_ns, int stop_fd, bool 
     for (int i = 0; i < count; i++) {
         *stop = *stop || events[i].data.fd == stop_fd;
         sink_readable = sink_readable || events[i].data.fd == sink_fd;
+        if (events[i].data.fd == api->upkeep_fd) {
+            upkeep(api);
+        }
     }
     return sink_readable;
 }
@@ -266,11 +286,12 @@ static void settle(struct api *api)
     send_last_answers(api, clock_mono_ns() + NS_PER_S / 2);
 }
 
-int api_run(struct api *api, int stop_fd)
+int api_run(struct api *api, int stop_fd, int upkeep_fd)
 {
     bool stop = false;
     api->now_ns = api->flushed_ns = api->swept_ns = clock_mono_ns();
-    if (watch(api, stop_fd) < 0) {
+    api->upkeep_fd = upkeep_fd;
+    if (watch(api, stop_fd) < 0 || watch(api, upkeep_fd) < 0) {
         log_error("cannot watch for signals, so the server stops at once");
         return 0;
     }

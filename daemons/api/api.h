@@ -48,7 +48,7 @@ struct api {
     int64_t now_ns;             /* as of this pass */
     int64_t process_by_ns;      /* when process() is due, as the sink last said; INT64_MAX: not */
     int64_t tick_ns, flushed_ns, swept_ns;
-    int listen_fd, epoll_fd;
+    int listen_fd, epoll_fd, upkeep_fd;
     bool sink_is_ready;
     bool broken;     /* takes no task ever again */
     bool sink_ended; /* and process() has said so: it is not called any more */
@@ -61,8 +61,9 @@ int api_start(struct api *api, const struct api_settings *settings, int listen_f
               struct err *err);
 
 /* Serves until stop_fd (stop.h) is readable, then takes no more connections, settles every task,
- * answers its client and returns the signal's number. Within 5 s. */
-int api_run(struct api *api, int stop_fd);
+ * answers its client and returns the signal's number. Within 5 s. Whenever upkeep_fd (stop.h too)
+ * is readable, the sink is told to do its upkeep. */
+int api_run(struct api *api, int stop_fd, int upkeep_fd);
 
 void api_free(struct api *api); /* after a failed start too */
 

@@ -1,5 +1,6 @@
 /* start.c: settings, start and end of the program. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -114,7 +115,7 @@ struct program {
     struct admin *admin;
     struct api api;
     bool api_is_started;
-    int stop_fd;
+    int stop_fd, upkeep_fd;
 };
 
 static void read_settings(struct program *program)
@@ -221,6 +222,10 @@ static int start(struct program *program, struct hostport *address, struct err *
     if (rc < 0) {
         return rc;
     }
+    rc = program->upkeep_fd = stop_open_other(SIGUSR1, err);
+    if (rc < 0) {
+        return rc;
+    }
     rc = make_room_for_connections(program, err);
     if (rc < 0) {
         return rc;
@@ -266,6 +271,9 @@ static void stop(struct program *program)
     if (program->stop_fd >= 0) {
         close(program->stop_fd);
     }
+    if (program->upkeep_fd >= 0) {
+        close(program->upkeep_fd);
+    }
 }
 
 static int run(struct program *program)
@@ -293,7 +301,7 @@ static int run(struct program *program)
     write_start(program);
     log_info("listening on http://%s, sink %s: %s", address.text, program->driver->name,
              program->driver->promise);
-    int signal = api_run(&program->api, program->stop_fd);
+    int signal = api_run(&program->api, program->stop_fd, program->upkeep_fd);
     write_stop(program, stop_signal_name(signal));
     log_info("stopped by %s", stop_signal_name(signal));
     stop(program);
@@ -302,7 +310,7 @@ static int run(struct program *program)
 
 int api_main(int argc, char *argv[])
 {
-    struct program program = {.stop_fd = -1};
+    struct program program = {.stop_fd = -1, .upkeep_fd = -1};
     int exit_code = 0;
     log_init("sluice-api");
     program.options = options_new(

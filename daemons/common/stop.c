@@ -6,19 +6,32 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+static int open_set(const sigset_t *set, struct err *err)
+{
+    int rc = sigprocmask(SIG_BLOCK, set, NULL);
+    int fd = rc < 0 ? -1 : signalfd(-1, set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (fd < 0) {
+        return err_set(err, -errno, "cannot set up signal handling: %s", strerror(errno));
+    }
+    return fd;
+}
+
 int stop_open(struct err *err)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    int rc = sigprocmask(SIG_BLOCK, &set, NULL);
-    int fd = rc < 0 ? -1 : signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (fd < 0) {
-        return err_set(err, -errno, "cannot set up signal handling: %s", strerror(errno));
-    }
     signal(SIGPIPE, SIG_IGN);
-    return fd;
+    return open_set(&set, err);
+}
+
+int stop_open_other(int number, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    return open_set(&set, err);
 }
 
 int stop_signal(int stop_fd)

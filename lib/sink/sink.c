@@ -129,6 +129,12 @@ int sink_no_preflight(const struct options *options, struct err *err)
     return 0;
 }
 
+int sink_no_upkeep(struct sink *sink)
+{
+    (void)sink;
+    return -ENOTSUP;
+}
+
 int sink_no_lane_open(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err)
 {
     (void)lane;

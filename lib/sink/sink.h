@@ -115,6 +115,13 @@ struct sink_driver {
      * (all pending done have run). Never blocks on a network; a disk may make it wait. */
     int (*process)(struct sink *sink);
     bool (*ready)(struct sink *sink); /* would a task be taken now? */
+    /* What this kind must do inside the ingesting process now and then (wal: ending a segment),
+     * asked for now, whether it is due or not. Returns at once; process() does it. 0; -ENOTSUP: it
+     * has no such thing; -EIO: broken for good. */
+    int (*upkeep)(struct sink *sink);
+    /* Name of the figure in stats() that has grown once that is done; NULL: it has no such thing.
+     */
+    const char *upkeep_stat;
 
     /* Drain. A lane has at most one open batch. A task may come again: the receiver is idempotent.
      * lane: 0..n-1, a stable name: what lane 7 held when its process died, lane 7 (or any lane of
@@ -149,10 +156,12 @@ int sink_select(const struct options *options, const struct sink_driver **driver
 
 const char *sink_outcome_name(enum sink_outcome outcome); /* "durable", "refused", "unknown" */
 
-/* A fake source for drivers without a drain side: every function returns -ENOTSUP. Drivers may name
+/* A fake source for drivers without a drain side, and other parts that a driver may lack: every
+ * function returns -ENOTSUP, unless it says otherwise. Drivers may name
  * these in their tables so that no pointer is ever NULL. */
 int sink_no_setup(const struct options *options, struct err *err);     /* returns 0 */
 int sink_no_preflight(const struct options *options, struct err *err); /* returns 0 */
+int sink_no_upkeep(struct sink *sink);
 int sink_no_lane_open(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err);
 int sink_no_fetch(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);
 int sink_no_keep(struct sink_lane *lane);

@@ -564,6 +564,7 @@ const struct sink_driver sink_direct = {
     .due_ns = direct_due_ns,
     .process = direct_process,
     .ready = direct_ready,
+    .upkeep = sink_no_upkeep,
     .lane_open = sink_no_lane_open,
     .fetch = sink_no_fetch,
     .keep = sink_no_keep,

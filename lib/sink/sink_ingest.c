@@ -224,6 +224,7 @@ const struct sink_driver sink_ingest = {
     .due_ns = ingest_due_ns,
     .process = ingest_process,
     .ready = ingest_ready,
+    .upkeep = sink_no_upkeep,
     .lane_open = open_lane,
     .fetch = ingest_lane_fetch,
     .keep = ingest_lane_keep,

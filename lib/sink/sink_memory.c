@@ -131,6 +131,7 @@ const struct sink_driver sink_memory = {
     .due_ns = memory_due_ns,
     .process = memory_process,
     .ready = memory_ready,
+    .upkeep = sink_no_upkeep,
     .lane_open = sink_no_lane_open,
     .fetch = sink_no_fetch,
     .keep = sink_no_keep,

@@ -174,6 +174,7 @@ const struct sink_driver sink_rabbit = {
     .due_ns = rabbit_due_ns,
     .process = rabbit_process,
     .ready = rabbit_ready,
+    .upkeep = sink_no_upkeep,
     .lane_open = rabbit_lane_open,
     .fetch = rabbit_drain_fetch,
     .keep = rabbit_drain_keep,

@@ -526,6 +526,7 @@ const struct sink_driver sink_valkey = {
     .due_ns = valkey_due_ns,
     .process = valkey_process,
     .ready = valkey_ready,
+    .upkeep = sink_no_upkeep,
     .lane_open = valkey_lane_open,
     .fetch = valkey_fetch,
     .keep = valkey_keep,

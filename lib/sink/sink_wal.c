@@ -116,6 +116,7 @@ struct wal_sink {
     int64_t last_prepare_ns;
     bool failed;
     bool full;
+    bool seal_wanted;
 
     struct wal_drain drain;
 };
@@ -346,6 +347,21 @@ static int flush_once(struct wal_sink *sink, int64_t now_ns)
     return rc == -EIO ? -EIO : rc > 0 ? 1 : 0;
 }
 
+static int wal_upkeep(struct sink *base)
+{
+    struct wal_sink *sink = wal_of(base);
+    sink->seal_wanted = !sink->failed;
+    return sink->failed ? -EIO : 0;
+}
+
+static void seal_if_wanted(struct wal_sink *sink)
+{
+    if (sink->seal_wanted && sink->count == 0) {
+        /* Without a next segment it asks for one, which is made between requests, step by step. */
+        sink->seal_wanted = wal_seal(sink->wal) == -EAGAIN;
+    }
+}
+
 static int wal_process(struct sink *base)
 {
     struct wal_sink *sink = wal_of(base);
@@ -358,11 +374,14 @@ static int wal_process(struct sink *base)
             return 0;
         }
         int rc = flush_once(sink, now_ns);
+        seal_if_wanted(sink);
         return rc < 0 ? rc : 0;
     }
+    seal_if_wanted(sink);
     if (prepare_due_ns(sink, now_ns) == 0) {
         sink->last_prepare_ns = now_ns;
         wal_prepare(sink->wal); /* its failure shows as a lack of room */
+        seal_if_wanted(sink);
         watch_room(sink);
     }
     return 0;
@@ -533,6 +552,8 @@ const struct sink_driver sink_wal = {
     .due_ns = wal_due_ns,
     .process = wal_process,
     .ready = wal_ready,
+    .upkeep = wal_upkeep,
+    .upkeep_stat = "rotations",
     .lane_open = wal_lane_open,
     .fetch = wal_drain_fetch,
     .keep = wal_drain_keep,

@@ -188,6 +188,7 @@ struct wal {
     /* Where the queue would end if every record were a batch: never too optimistic. */
     bool plan_next;
     uint64_t plan_offset;
+    bool seal_asked; /* wal_seal waits for the next segment */
 
     uint64_t allocated_bytes;
     int failed;            /* negative errno, final */

@@ -343,7 +343,8 @@ static int64_t age_left_ns(const struct wal *wal, int64_t age_ns)
 /* Not right after a rotation: by then an old segment may be free to be recycled instead. */
 static bool wants_spare(const struct wal *wal)
 {
-    if (wal->file < 0 || wal->tail >= wal->options.segment_bytes / 4 || wal->plan_next) {
+    if (wal->file < 0 || wal->tail >= wal->options.segment_bytes / 4 || wal->plan_next ||
+        wal->seal_asked) {
         return true;
     }
     int64_t age_ns = wal->options.segment_age_ns;
@@ -493,6 +494,7 @@ void wal_switch(struct wal *wal)
         wal->plan_offset = wal->tail;
     }
     wal->plan_next = false;
+    wal->seal_asked = false;
     publish_sizes(wal);
 }
 

@@ -101,7 +101,8 @@ int wal_prepare(struct wal *wal);
 int64_t wal_prepare_due_ns(const struct wal *wal);
 
 /* Ends the current segment after its last durable record, if it has any: those are then sealed.
- * 1: sealed; 0: nothing to seal, or something is queued; -EAGAIN: no next segment prepared yet. */
+ * 1: sealed; 0: nothing to seal, or something is queued; -EAGAIN: no next segment prepared yet:
+ * wal_prepare makes one now, however empty the current one is; call again after that. */
 int wal_seal(struct wal *wal);
 
 /* Would a record of `count` bytes be taken now? 0, or what wal_append would say. */

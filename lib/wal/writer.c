@@ -357,6 +357,7 @@ int wal_seal(struct wal *wal)
         return 0;
     }
     if (wal->spare.state != WAL_SPARE_READY) {
+        wal->seal_asked = true;
         return -EAGAIN;
     }
     wal_switch(wal);

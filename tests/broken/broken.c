@@ -409,6 +409,7 @@ static const struct sink_driver broken_wal = {
     .due_ns = broken_due_ns,
     .process = broken_process,
     .ready = broken_ready,
+    .upkeep = sink_no_upkeep,
     .lane_open = broken_lane_open,
     .fetch = broken_fetch,
     .keep = broken_keep,

@@ -2,11 +2,10 @@
  *
  *   "durable" "refused" "unknown"   decided in the next process()
  *   "slow N"                        durable at the Nth process() from now, about 1 ms each
- *   "hold"                          not decided until "release" or close() (then: durable)
- *   "release"                       durable, and so are all that are held
- *   "again" "toobig" "odd"          submit answers -EAGAIN, -EMSGSIZE, -EPROTO
- *   "broken"                        submit answers -EIO
- *   "break"                         process() decides all as unknown and answers -EIO
+ *   "hold"                          not decided until "release", upkeep() or close() (then:
+ * durable) "release"                       durable, and so are all that are held "again" "toobig"
+ * "odd"          submit answers -EAGAIN, -EMSGSIZE, -EPROTO "broken"                        submit
+ * answers -EIO "break"                         process() decides all as unknown and answers -EIO
  *   "disconnect"                    durable, and from then on the sink is not ready
  *   "backlog T B"                   durable, and the backlog is T tasks and B bytes from then on
  */
@@ -212,6 +211,15 @@ static int64_t scripted_due_ns(struct sink *sink)
     return -1;
 }
 
+static int scripted_upkeep(struct sink *sink)
+{
+    struct scripted *scripted = (struct scripted *)sink;
+    for (size_t i = 0; i < scripted->count; i++) {
+        scripted->tasks[i].turns = 1;
+    }
+    return 0;
+}
+
 static bool scripted_ready(struct sink *sink)
 {
     return ((struct scripted *)sink)->is_ready;
@@ -233,6 +241,7 @@ const struct sink_driver sink_scripted = {
     .due_ns = scripted_due_ns,
     .process = scripted_process,
     .ready = scripted_ready,
+    .upkeep = scripted_upkeep,
     .lane_open = sink_no_lane_open,
     .fetch = sink_no_fetch,
     .keep = sink_no_keep,

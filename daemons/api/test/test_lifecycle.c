@@ -177,6 +177,37 @@ static void sigterm_refuses_new_tasks(void **state)
     buf_free(&server.log);
 }
 
+static void sigusr1_reaches_the_sink(void **state)
+{
+    (void)state;
+    struct server server;
+    struct response response;
+    char *hold = post_payload("hold");
+    server_start(&server, scripted, (const char *const[]){"--sink=scripted", NULL});
+    for (int round = 0; round < 2; round++) {
+        int waiting = client_connect(server.address);
+        client_send(waiting, hold, strlen(hold));
+        wait_for_metric(&server, "sluice_api_in_flight_tasks", 1);
+        kill(server.pid, SIGUSR1);
+        client_receive(waiting, &response, false);
+        assert_int_equal(response.code, 202);
+        response_free(&response);
+        close(waiting);
+    }
+    server_stop(&server);
+    /* A sink that has no upkeep only says so. */
+    server_start(&server, binary, (const char *const[]){"--sink=memory", NULL});
+    kill(server.pid, SIGUSR1);
+    client_ask(server.address, hold, &response);
+    assert_int_equal(response.code, 202);
+    response_free(&response);
+    free(hold);
+    kill(server.pid, SIGTERM);
+    assert_int_equal(server_wait(&server), 0);
+    assert_non_null(strstr(server.log.data, "memory has none"));
+    buf_free(&server.log);
+}
+
 static void slow_requests_are_ended(void **state)
 {
     (void)state;
@@ -351,6 +382,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(sigterm_settles_what_goes_on),
         cmocka_unit_test(sigterm_settles_what_only_close_decides),
         cmocka_unit_test(sigterm_refuses_new_tasks),
+        cmocka_unit_test(sigusr1_reaches_the_sink),
         cmocka_unit_test(slow_requests_are_ended),
         cmocka_unit_test(connections_with_memory),
         cmocka_unit_test(more_connections_than_the_limit_wait),

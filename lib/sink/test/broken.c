@@ -400,6 +400,8 @@ const struct sink_driver *broken_driver(const char *name, const struct sink_driv
         wrapped.due_ns = broken_due_ns;
         wrapped.process = broken_process;
         wrapped.ready = broken_ready;
+        wrapped.upkeep = sink_no_upkeep;
+        wrapped.upkeep_stat = NULL;
         wrapped.lane_open = broken_lane_open;
         wrapped.fetch = broken_fetch;
         wrapped.keep = broken_keep;

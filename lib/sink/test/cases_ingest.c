@@ -131,6 +131,46 @@ static void ready_tells_the_truth(struct contract *contract)
     sender_free(&sender);
 }
 
+static double upkeep_figure(struct contract *contract, struct sink *probe)
+{
+    struct sink_stats stats = {0};
+    expect(contract->driver->stats(probe, &stats) == 0, "stats failed");
+    for (size_t i = 0; i < stats.count; i++) {
+        if (strcmp(stats.items[i].name, contract->driver->upkeep_stat) == 0) {
+            return stats.items[i].value;
+        }
+    }
+    contract_fail("stats has no \"%s\"", contract->driver->upkeep_stat);
+}
+
+/* Asked for at any time, it harms no task; and its end shows from outside. */
+static void upkeep_in_the_middle(struct contract *contract)
+{
+    struct sender sender;
+    struct sink *probe = NULL;
+    struct err err = {0};
+    bool has = contract->driver->upkeep_stat != NULL;
+    sender_open(&sender, contract);
+    expect(contract->driver->open(&probe, SINK_PROBE, contract->options, &err) == 0, "%s",
+           err.text);
+    double before = has ? upkeep_figure(contract, probe) : 0;
+    for (unsigned i = 0; i < 5; i++) {
+        sender_send_numbers(&sender, 40 * i, 40);
+        int rc = contract->driver->upkeep(sender.sink);
+        expect(rc == (has ? 0 : -ENOTSUP), "upkeep said %s", strerror(-rc));
+    }
+    sender_finish(&sender);
+    int64_t deadline_ns = clock_mono_ns() + contract->patience_ns;
+    while (has && upkeep_figure(contract, probe) <= before) {
+        expect(clock_mono_ns() < deadline_ns, "%s did not grow", contract->driver->upkeep_stat);
+        sender_step(&sender, 5 * NS_PER_MS);
+    }
+    contract->driver->close(probe, 0);
+    finish_and_close(&sender);
+    expect_durable(&sender);
+    sender_free(&sender);
+}
+
 static void empty_close(struct contract *contract)
 {
     struct sender sender;
@@ -270,6 +310,7 @@ static void second_opener(struct contract *contract)
 const struct contract_case ingest_cases[] = {
     {"one-outcome-each", 0, one_outcome_each},
     {"ready-tells-the-truth", 0, ready_tells_the_truth},
+    {"upkeep-in-the-middle", 0, upkeep_in_the_middle},
     {"empty-close", 0, empty_close},
     {"close-with-work", 0, close_with_work},
     {"setup-again", 0, setup_again},

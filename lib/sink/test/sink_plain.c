@@ -453,6 +453,7 @@ const struct sink_driver sink_plain = {
     .due_ns = plain_due_ns,
     .process = plain_process,
     .ready = plain_ready,
+    .upkeep = sink_no_upkeep,
     .lane_open = plain_lane_open,
     .fetch = plain_fetch,
     .keep = plain_keep,

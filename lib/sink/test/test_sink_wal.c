@@ -315,6 +315,59 @@ static void sealed_only_reads_what_has_ended(void **state)
     sink_wal.close(worker, 0);
 }
 
+static double figure(struct sink *probe, const char *name)
+{
+    struct sink_stats stats;
+    assert_int_equal(sink_wal.stats(probe, &stats), 0);
+    for (size_t i = 0; i < stats.count; i++) {
+        if (strcmp(stats.items[i].name, name) == 0) {
+            return stats.items[i].value;
+        }
+    }
+    fail_msg("stats has no %s", name);
+    return 0;
+}
+
+/* As the owner's loop does, as long as there is anything to do. */
+static void process_while_due(struct fixture *fixture)
+{
+    for (int64_t due_ns; (due_ns = sink_wal.due_ns(fixture->api)) >= 0;) {
+        usleep((unsigned)(due_ns / NS_PER_US) + 1);
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+    }
+}
+
+static void upkeep_ends_the_segment(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->api = open_role(fixture, SINK_INGEST);
+    struct sink *probe = open_role(fixture, SINK_PROBE);
+    assert_string_equal(sink_wal.upkeep_stat, "rotations");
+    for (unsigned round = 1; round <= 3; round++) {
+        double before = figure(probe, sink_wal.upkeep_stat);
+        assert_int_equal(submit(fixture, 1000), 0);
+        process_while_due(fixture);
+        assert_true(figure(probe, sink_wal.upkeep_stat) == before); /* not of itself */
+        assert_int_equal(sink_wal.upkeep(fixture->api), 0);
+        /* Tasks that come meanwhile belong to the segment that ends, and are not held up. */
+        assert_int_equal(submit(fixture, 1000), 0);
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+        process_while_due(fixture);
+        assert_int_equal(fixture->outcomes[SINK_DURABLE], 2 * round);
+        assert_true(figure(probe, sink_wal.upkeep_stat) == before + 1);
+        /* Asked for once, done once. */
+        process_while_due(fixture);
+        assert_int_equal(sink_wal.upkeep(fixture->api), 0); /* an empty segment: nothing to end */
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+        process_while_due(fixture);
+        assert_true(figure(probe, sink_wal.upkeep_stat) == before + 1);
+    }
+    struct sink *worker = open_role(fixture, SINK_DRAIN);
+    assert_int_equal(drain(fixture, worker), 6);
+    sink_wal.close(worker, 0);
+    sink_wal.close(probe, 0);
+}
+
 static void a_folder_in_memory_is_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -351,6 +404,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failed_flush_is_unknown_and_final, setup, teardown),
         cmocka_unit_test_setup_teardown(closing_too_late_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(sealed_only_reads_what_has_ended, setup, teardown),
+        cmocka_unit_test_setup_teardown(upkeep_ends_the_segment, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_in_memory_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_settings_are_named, setup, teardown),
     };

@@ -172,6 +172,16 @@ static void sealing_by_hand(void **state)
     for (uint64_t n = 1; n <= 20; n++) {
         bench_expect(bench, n, 600);
     }
+    /* Asked for early, a segment ends when the next one is made, although nothing else wants it. */
+    bench_fill(bench, 21, 1, 100);
+    bench_prepare(bench);
+    assert_int_equal(wal_seal(bench->wal), -EAGAIN);
+    bench_prepare(bench);
+    assert_int_equal(wal_seal(bench->wal), 1);
+    bench_expect(bench, 21, 100);
+    assert_int_equal(wal_prepare_due_ns(bench->wal), 0); /* cuts the ended one to size */
+    bench_prepare(bench);
+    assert_int_equal(wal_prepare_due_ns(bench->wal), -1); /* no next one before it is wanted */
     bench_free(bench);
 }
 
