@@ -184,13 +184,13 @@ static void make_env(const struct with *with, char *env[SERVERS_MAX * ENV_PER_SE
     size_t count = 0;
     for (size_t i = 0; i < with->count; i++) {
         const struct member *member = &with->members[i];
-        if (member->missing) {
-            continue;
-        }
-        env[count++] = test_variable(member, "URL", member->server.url);
-        env[count++] = test_variable(member, "CONTROL", member->control.path);
+        /* Empty when it is missing: one that an outer `sluice with` told of must not stand in. */
+        const char *url = member->missing ? "" : member->server.url;
+        env[count++] = test_variable(member, "URL", url);
+        env[count++] =
+            test_variable(member, "CONTROL", member->missing ? "" : member->control.path);
         if (member->is_main) {
-            env[count++] = xasprintf("SLUICE_MAIN_URL=%s", member->server.url);
+            env[count++] = xasprintf("SLUICE_MAIN_URL=%s", url);
         }
     }
     env[count] = NULL;
