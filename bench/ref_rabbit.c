@@ -5,8 +5,6 @@
  *
  * It waits without a limit and trusts its server: what a driver must not do. Prints "name value"
  * lines as flat_sink does, and removes its queue. */
-#include <amqp.h>
-#include <amqp_tcp_socket.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "sink/rabbitmq_c.h"
 
 enum { CHANNEL = 1, EXIT_UNUSABLE = 3 };
 

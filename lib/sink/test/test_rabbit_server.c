@@ -8,8 +8,6 @@
 
 #include <cmocka.h>
 
-#include <amqp.h>
-#include <amqp_tcp_socket.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -22,6 +20,7 @@
 #include "base/log.h"
 #include "server_control.h"
 #include "sink/drivers.h"
+#include "sink/rabbitmq_c.h"
 
 enum { SENT_MAX = 4000, NONE = -1 };
 
