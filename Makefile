@@ -17,12 +17,12 @@ DEPS  := scripts/deps --quiet
 STEP  := JOBS=$(JOBS) WERROR=$(WERROR) scripts/build
 SUITE := scripts/run-tests
 
-.PHONY: help deps build compare test oracle contract bench lint fmt asan tsan install clean
+.PHONY: help deps build compare test unit test-trixie oracle contract bench lint fmt asan tsan install clean
 
 help: ## this list
 	@printf 'Usage: make TARGET [VARIABLE=value]\n\n'
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
-	    printf '  %-10s %s\n' "$$target" "$$text"; done
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
+	    printf '  %-11s %s\n' "$$target" "$$text"; done
 	@printf '\nVariables: JOBS=%s WERROR=OFF|ON; for compare: SCENARIO=quick REPEAT=1\n' '$(JOBS)'
 	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"; for contract: SINK=wal\n'
 
@@ -34,6 +34,13 @@ compare: build ## run a scenario against every sink there is, and write compare.
 test: build ## unit tests, driver contracts, end to end, the audit's own proof
 	@$(DEPS) run test
 	@$(SUITE) $(BUILD)
+
+unit: build ## unit tests and driver contracts alone
+	@$(DEPS) run test
+	@$(SUITE) $(BUILD) -LE 'e2e|oracle'
+
+test-trixie: ## `make unit` on Debian 13 with its servers, in a root folder made for it (as root)
+	@JOBS=$(JOBS) WERROR=$(WERROR) scripts/in-debian trixie make unit
 
 oracle: build ## builds broken on purpose: shows that the audit catches each
 	@$(DEPS) run test

@@ -67,13 +67,9 @@ static void one_task_a_statement_on_many_connections(void **state)
     for (unsigned i = 0; i < 100; i++) {
         ingest_submit(fixture->api, i, &outcomes[i]);
     }
-    struct sink_stats stats = {0};
-    for (int i = 0; i < 1000 && stats.items[1].value < 32; i++) { /* each gets its session ready */
-        ingest_turn(fixture->api);
-        assert_int_equal(sink_ingest.stats(fixture->api, &stats), 0);
-    }
+    struct sink_stats stats;
     for (int i = 0; i < 5; i++) {
-        sink_ingest.process(fixture->api); /* and takes no second one */
+        sink_ingest.process(fixture->api);
     }
     assert_int_equal(sink_ingest.stats(fixture->api, &stats), 0);
     assert_string_equal(stats.items[1].name, "tasks_in_flight");
