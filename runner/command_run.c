@@ -76,7 +76,7 @@ enum { SINKS_MAX = 32 };
 
 struct choice {
     const struct sink_driver *driver;
-    uint32_t fault_bits;
+    uint32_t fault_bits, background_bits;
 };
 
 struct comparison {
@@ -170,6 +170,20 @@ static int assign_faults(struct comparison *comparison, struct err *err)
     return 0;
 }
 
+/* One schedule serves all sinks: each has what it can have of it. */
+static void assign_background(struct comparison *comparison)
+{
+    const struct scenario *scenario = &comparison->scenario;
+    for (size_t k = 0; k < comparison->choice_count; k++) {
+        struct choice *choice = &comparison->choices[k];
+        for (size_t i = 0; i < scenario->background_count; i++) {
+            if (background_can(choice->driver, &scenario->background[i])) {
+                choice->background_bits |= UINT32_C(1) << i;
+            }
+        }
+    }
+}
+
 static const struct option_spec *find_spec(const struct option_spec *table, const char *name)
 {
     for (; table && table->name; table++) {
@@ -222,7 +236,7 @@ static int read_scenario(struct comparison *comparison, struct err *err)
     if (!file) {
         return err_set(err, -EINVAL,
                        "%s: there is no such scenario: expected the path of a file, or "
-                       "a name such as quick, article, headroom, burst",
+                       "a name such as quick, article, headroom, burst, background",
                        args[0]);
     }
     int rc = scenario_load(&comparison->scenario, file, sets, set_count, err);
@@ -241,6 +255,7 @@ static int check(struct comparison *comparison, struct err *err)
     }
     if (rc == 0) {
         rc = assign_faults(comparison, err);
+        assign_background(comparison);
     }
     const char *daemons = options_string(comparison->options, "daemons");
     if (rc == 0 && daemons && !(comparison->daemons = realpath(daemons, NULL))) {
@@ -272,6 +287,25 @@ static void say_skipped_faults(const struct comparison *comparison, const struct
                    (double)scenario->faults[i].at_ns / 1e9);
         }
     }
+}
+
+static void say_skipped_background(const struct comparison *comparison, const struct choice *choice,
+                                   const char *label)
+{
+    const struct scenario *scenario = &comparison->scenario;
+    struct buf skipped = {0};
+    for (size_t i = 0; i < scenario->background_count; i++) {
+        const struct scenario_background *item = &scenario->background[i];
+        if (!(choice->background_bits >> i & 1)) {
+            buf_printf(&skipped, "%s%s of %s at %.0f s", skipped.len > 0 ? ", " : "",
+                       background_do_names[item->what], background_who_names[item->who],
+                       (double)item->at_ns / 1e9);
+        }
+    }
+    if (skipped.len > 0) {
+        printf("%s: left out, since this sink has no such thing: %s\n", label, skipped.data);
+    }
+    buf_free(&skipped);
 }
 
 /* Audits the run that is complete. A sink that is no control must pass. */
@@ -313,6 +347,7 @@ static bool make_run(struct comparison *comparison, const struct choice *choice,
         printf("%s: not complete, made anew\n", label);
     }
     say_skipped_faults(comparison, choice, label);
+    say_skipped_background(comparison, choice, label);
     int rc = there == COMPARISON_RUN_OTHER ? file_remove_tree(dir, &err) : 0;
     if (rc == 0) {
         rc = file_mkdirs(dir, 0755, &err);
@@ -325,6 +360,7 @@ static bool make_run(struct comparison *comparison, const struct choice *choice,
         struct run_request request = {.scenario = &comparison->scenario,
                                       .driver = choice->driver,
                                       .fault_bits = choice->fault_bits,
+                                      .background_bits = choice->background_bits,
                                       .repeat = repeat,
                                       .seed = seed_of(comparison, repeat),
                                       .dir = dir,

@@ -500,6 +500,7 @@ static int perform(struct one_run *run, struct err *err)
     /* A sink that could not be drained is evidence too: what is there is exported all the same. */
     if (rc == 0 || (rc == -ETIMEDOUT && run->load_end_us > 0)) {
         struct err export_err = {0};
+        background_end(run);
         part_stop(run, PART_API);
         part_stop(run, PART_WORKER);
         part_stop(run, PART_SAMPLER);
@@ -554,6 +555,7 @@ enum run_outcome run_perform(const struct run_request *request, struct err *err)
     if (keeper_interrupted()) {
         rc = -EINTR;
     }
+    background_end(&run);
     run.end_us = clock_wall_us();
     parts_stop_all(&run, rc < 0 || !request->keep_state);
     if (busy_check()) {

@@ -3,6 +3,7 @@
  *   run.c           the order of things, from the first folder to main.tsv
  *   run_parts.c     the parts (servers, daemons): start, watch, restart
  *   run_faults.c    what befalls them, on schedule or from outside
+ *   run_background.c  housekeeping of servers and sinks, forced on schedule
  *   run_probe.c     one task the whole way before the load begins
  *   run_manifest.c  manifest.json
  *
@@ -27,8 +28,9 @@
 struct run_request {
     const struct scenario *scenario;
     const struct sink_driver *driver;
-    uint32_t fault_bits; /* which of the scenario's faults this sink can have */
-    unsigned repeat;     /* from 1 */
+    uint32_t fault_bits;      /* which of the scenario's faults this sink can have */
+    uint32_t background_bits; /* which of its background items */
+    unsigned repeat;          /* from 1 */
     uint64_t seed;
     const char *dir;     /* the run's folder, absolute; is there and empty */
     const char *base;    /* where state lies (state.h) */
@@ -74,6 +76,13 @@ struct part {
     unsigned start_failures; /* in a row, after a fault */
 };
 
+/* A piece of housekeeping that is being done, by a process of its own; pid 0: none. */
+struct background_job {
+    pid_t pid;
+    int fd; /* how it ended comes from there */
+    int64_t deadline_ns;
+};
+
 struct sink_setting {
     const char *name;
     char *text;
@@ -95,6 +104,8 @@ struct one_run {
     int64_t load_start_ns;         /* monotonic; 0 before */
     int64_t start_us, load_end_us, end_us;
     uint32_t faults_done;
+    uint32_t background_done; /* begun, at least */
+    struct background_job jobs[SCENARIO_BACKGROUND_MAX];
 };
 
 /* run_parts.c */
@@ -115,6 +126,14 @@ bool part_admin_ready(const struct part *part); /* GET /readyz says 200 */
  * when a part died of itself. next_ns: when to call again at the latest (monotonic). */
 int faults_step(struct one_run *run, int64_t *next_ns, struct err *err);
 bool faults_pending(const struct one_run *run); /* is one in progress or still to come? */
+
+/* run_background.c: begins what is due by now and sees what has ended; writes background events.
+ * Never waits, and whatever becomes of the housekeeping, the run goes on. next_ns: as above, only
+ * ever brought forward. background_end: gives up all that has not ended. */
+void background_step(struct one_run *run, int64_t *next_ns);
+void background_end(struct one_run *run);
+/* Can a run against this sink have that item of a schedule? */
+bool background_can(const struct sink_driver *driver, const struct scenario_background *item);
 
 /* run_probe.c */
 int probe_task(struct one_run *run, struct err *err);

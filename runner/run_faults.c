@@ -220,6 +220,7 @@ int faults_step(struct one_run *run, int64_t *next_ns, struct err *err)
             *next_ns = due_ns;
         }
     }
+    background_step(run, next_ns);
     for (size_t i = 0; i < PART_COUNT; i++) {
         struct part *part = &run->parts[i];
         if (part->id == PART_LOADGEN) {

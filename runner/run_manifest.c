@@ -74,6 +74,8 @@ int manifest_write(const struct one_run *run, const char *outcome, const char *w
     struct buf out = {0};
     buf_puts(&out, "{\n\"schema\": \"sluice-manifest/1\",\n\"scenario\": ");
     scenario_json(request->scenario, request->fault_bits, &out);
+    buf_puts(&out, ",\n\"background\": ");
+    scenario_background_json(request->scenario, request->background_bits, &out);
     buf_puts(&out, ",\n");
     field(&out, "sink", driver->name);
     buf_printf(&out, ", \"control\": %s, ", driver->flags & SINK_CONTROL ? "true" : "false");

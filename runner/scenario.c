@@ -15,6 +15,9 @@
 const char *const pacing_names[] = {"paced", "burst", NULL};
 const char *const fault_do_names[] = {"kill", "term", "pause", NULL};
 const char *const fault_who_names[] = {"api", "worker", "sink", "main-db", NULL};
+const char *const background_do_names[] = {"checkpoint",    "vacuum",           "aof-rewrite",
+                                           "raft-rollover", "segment-rotation", NULL};
+const char *const background_who_names[] = {"main-db", "sink", "api", NULL};
 
 #define MINUTE_NS (60 * NS_PER_S)
 #define HOUR_NS   (60 * MINUTE_NS)
@@ -360,6 +363,79 @@ static int decode_faults(void *base, const struct tree_node *node, const char *p
     return 0;
 }
 
+/* Where each kind of housekeeping is done, whatever the sink. */
+static bool background_fits(const struct scenario_background *item)
+{
+    switch (item->what) {
+    case BACKGROUND_CHECKPOINT:
+    case BACKGROUND_VACUUM:
+        return item->who == BACKGROUND_MAIN_DB || item->who == BACKGROUND_SINK;
+    case BACKGROUND_AOF_REWRITE:
+    case BACKGROUND_RAFT_ROLLOVER:
+        return item->who == BACKGROUND_SINK;
+    case BACKGROUND_SEGMENT_ROTATION:
+        return item->who == BACKGROUND_API;
+    }
+    return false;
+}
+
+static int fail_background(const struct scenario_background *item, const struct tree_node *node,
+                           const char *path, struct err *err)
+{
+    struct buf fitting = {0};
+    struct scenario_background other = *item;
+    for (int i = 0; background_who_names[i]; i++) {
+        other.who = (enum background_who)i;
+        if (background_fits(&other)) {
+            buf_printf(&fitting, "%s%s", fitting.len > 0 ? " or " : "", background_who_names[i]);
+        }
+    }
+    int rc = err_set(err, -EINVAL, "%s: %s.who: %s has no %s: expected %s",
+                     tree_get(node, "who")->place, path, background_who_names[item->who],
+                     background_do_names[item->what], fitting.data);
+    buf_free(&fitting);
+    return rc;
+}
+
+static int decode_background(void *base, const struct tree_node *node, const char *path,
+                             struct err *err)
+{
+    static const struct key keys[] = {
+        {"at", KEY_DURATION, true, offsetof(struct scenario_background, at_ns), 0,
+         24 * (double)HOUR_NS, NULL, NULL},
+        {"do", KEY_CHOICE, true, offsetof(struct scenario_background, what), 0, 0,
+         background_do_names, NULL},
+        {"who", KEY_CHOICE, true, offsetof(struct scenario_background, who), 0, 0,
+         background_who_names, NULL},
+        {0},
+    };
+    struct scenario *scenario = base;
+    if (node->kind == TREE_TEXT && node->text[0] == '\0') {
+        return 0; /* "background:" with nothing after it: none */
+    }
+    if (node->kind != TREE_LIST || node->count > SCENARIO_BACKGROUND_MAX) {
+        return err_set(err, -EINVAL,
+                       "%s: %s: expected a list of at most %d items, such as [{at: 12s, do: "
+                       "checkpoint, who: main-db}]",
+                       node->place, path, SCENARIO_BACKGROUND_MAX);
+    }
+    for (size_t i = 0; i < node->count; i++) {
+        struct scenario_background *item = &scenario->background[i];
+        const struct tree_node *map = node->items[i];
+        char *item_path = xasprintf("%s[%zu]", path, i);
+        int rc = decode_map(item, keys, map, item_path, err);
+        if (rc == 0 && !background_fits(item)) {
+            rc = fail_background(item, map, item_path, err);
+        }
+        free(item_path);
+        if (rc < 0) {
+            return rc;
+        }
+        scenario->background_count = i + 1;
+    }
+    return 0;
+}
+
 static const struct key top_keys[] = {
     {"name", KEY_NAME, true, offsetof(struct scenario, name), 0, 0, NULL, NULL},
     {"load", KEY_OTHER, true, 0, 0, 0, NULL, decode_load},
@@ -367,6 +443,7 @@ static const struct key top_keys[] = {
     {"worker", KEY_OTHER, false, 0, 0, 0, NULL, decode_worker},
     {"sink", KEY_OTHER, false, 0, 0, 0, NULL, decode_sink},
     {"faults", KEY_OTHER, false, 0, 0, 0, NULL, decode_faults},
+    {"background", KEY_OTHER, false, 0, 0, 0, NULL, decode_background},
     {"sla", KEY_OTHER, false, 0, 0, 0, NULL, decode_sla},
     {0},
 };
@@ -394,6 +471,25 @@ static int check_faults(const struct scenario *scenario, struct err *err)
                                "one after the other",
                                fault->place, i, fault_who_names[fault->who], k);
             }
+        }
+    }
+    return 0;
+}
+
+/* Load and background may stand in the file in any order, so this comes after both. */
+static int check_background(const struct scenario *scenario, const struct tree_node *root,
+                            struct err *err)
+{
+    int64_t load_ns = scenario_load_ns(scenario);
+    for (size_t i = 0; i < scenario->background_count; i++) {
+        int64_t at_ns = scenario->background[i].at_ns;
+        if (at_ns >= load_ns) {
+            const struct tree_node *item = tree_get(root, "background")->items[i];
+            return err_set(err, -EINVAL,
+                           "%s: background[%zu].at is %g s after the load began, which lasts %g "
+                           "s: expected a time inside the load",
+                           tree_get(item, "at")->place, i, (double)at_ns / 1e9,
+                           (double)load_ns / 1e9);
         }
     }
     return 0;
@@ -443,6 +539,9 @@ int scenario_parse(struct scenario *scenario, const char *text, size_t len, cons
     }
     if (rc == 0) {
         rc = check_faults(scenario, err);
+    }
+    if (rc == 0) {
+        rc = check_background(scenario, root, err);
     }
     tree_free(root);
     return rc;
@@ -535,74 +634,4 @@ int64_t scenario_drain_timeout_ns(const struct scenario *scenario)
     double drain_s = 2 * rows * row_s / (double)scenario->lanes;
     double batch_s = 2 * (double)scenario->batch * row_s;
     return (int64_t)((drain_s + batch_s + 60) * 1e9);
-}
-
-static void json_ms(struct buf *out, const char *name, int64_t duration_ns)
-{
-    buf_printf(out, "\"%s\": %lld", name, (long long)(duration_ns / NS_PER_MS));
-    if (duration_ns % NS_PER_MS != 0) {
-        buf_printf(out, ".%06lld", (long long)(duration_ns % NS_PER_MS));
-    }
-}
-
-static void json_text(struct buf *out, const char *name, const char *text)
-{
-    buf_printf(out, "\"%s\": ", name);
-    buf_json_string(out, text, strlen(text));
-}
-
-static void json_faults(const struct scenario *scenario, uint32_t fault_bits, struct buf *out)
-{
-    bool first = true;
-    buf_puts(out, ", \"faults\": [");
-    for (size_t i = 0; i < scenario->fault_count; i++) {
-        const struct scenario_fault *fault = &scenario->faults[i];
-        if (!(fault_bits >> i & 1)) {
-            continue;
-        }
-        buf_puts(out, first ? "{" : ", {");
-        json_ms(out, "at_ms", fault->at_ns);
-        buf_printf(out, ", \"do\": \"%s\", \"who\": \"%s\", ", fault_do_names[fault->what],
-                   fault_who_names[fault->who]);
-        json_ms(out, "for_ms", fault->for_ns);
-        buf_putc(out, '}');
-        first = false;
-    }
-    buf_putc(out, ']');
-}
-
-void scenario_json(const struct scenario *scenario, uint32_t fault_bits, struct buf *out)
-{
-    buf_putc(out, '{');
-    json_text(out, "name", scenario->name);
-    buf_puts(out, ", ");
-    json_text(out, "file", scenario->file);
-    buf_printf(out,
-               ", \"load\": {\"rps\": %lld, \"pacing\": \"%s\", \"connections\": %lld, "
-               "\"payload_bytes\": %lld, ",
-               (long long)scenario->rps, pacing_names[scenario->pacing],
-               (long long)scenario->connections, (long long)scenario->payload_bytes);
-    json_ms(out, "timeout_ms", scenario->timeout_ns);
-    buf_puts(out, ", \"phases\": [");
-    for (size_t i = 0; i < scenario->phase_count; i++) {
-        const struct scenario_phase *phase = &scenario->phases[i];
-        buf_puts(out, i > 0 ? ", {" : "{");
-        json_text(out, "name", phase->name);
-        buf_puts(out, ", ");
-        json_ms(out, "for_ms", phase->duration_ns);
-        buf_printf(out, ", \"rate\": %.12g}", phase->rate);
-    }
-    buf_puts(out, "]}, ");
-    json_ms(out, "row_delay_ms", scenario->row_delay_ns);
-    buf_printf(out, ", \"worker\": {\"lanes\": %lld, \"batch\": %lld}", (long long)scenario->lanes,
-               (long long)scenario->batch);
-    json_faults(scenario, fault_bits, out);
-    buf_puts(out, ", \"sink_options\": {");
-    for (size_t i = 0; i < scenario->sink_count; i++) {
-        buf_puts(out, i > 0 ? ", " : "");
-        json_text(out, scenario->sink[i].name, scenario->sink[i].text);
-    }
-    buf_puts(out, "}, \"sla\": {");
-    json_ms(out, "api_p99_ms", scenario->sla_api_p99_ns);
-    buf_puts(out, "}}");
 }

@@ -18,6 +18,7 @@ enum {
     SCENARIO_NAME_BYTES = 41, /* with "-" and a time it makes a run id of at most 64 */
     SCENARIO_PHASES_MAX = 16,
     SCENARIO_FAULTS_MAX = 32,
+    SCENARIO_BACKGROUND_MAX = 32,
     SCENARIO_SINK_MAX = 32
 };
 
@@ -25,9 +26,22 @@ enum pacing { PACING_PACED, PACING_BURST };
 enum fault_do { FAULT_KILL, FAULT_TERM, FAULT_PAUSE };
 enum fault_who { FAULT_API, FAULT_WORKER, FAULT_SINK, FAULT_MAIN_DB };
 
+/* Housekeeping that a run forces, to show what it does to the latency. */
+enum background_do {
+    BACKGROUND_CHECKPOINT,
+    BACKGROUND_VACUUM,
+    BACKGROUND_AOF_REWRITE,
+    BACKGROUND_RAFT_ROLLOVER,
+    BACKGROUND_SEGMENT_ROTATION
+};
+enum background_who { BACKGROUND_MAIN_DB, BACKGROUND_SINK, BACKGROUND_API };
+
 extern const char *const pacing_names[];    /* "paced", "burst", NULL */
 extern const char *const fault_do_names[];  /* "kill", "term", "pause", NULL */
 extern const char *const fault_who_names[]; /* "api", "worker", "sink", "main-db", NULL */
+/* "checkpoint", "vacuum", "aof-rewrite", "raft-rollover", "segment-rotation", NULL */
+extern const char *const background_do_names[];
+extern const char *const background_who_names[]; /* "main-db", "sink", "api", NULL */
 
 struct scenario_phase {
     char name[SCENARIO_NAME_BYTES];
@@ -41,6 +55,12 @@ struct scenario_fault {
     enum fault_do what;
     enum fault_who who;
     char *place; /* where `who` was said, for messages */
+};
+
+struct scenario_background {
+    int64_t at_ns; /* from the start of the load */
+    enum background_do what;
+    enum background_who who;
 };
 
 /* A setting of the sinks' drivers: their names and values are checked by whoever knows the drivers.
@@ -63,6 +83,8 @@ struct scenario {
     int64_t batch, lanes;
     size_t fault_count;
     struct scenario_fault faults[SCENARIO_FAULTS_MAX];
+    size_t background_count;
+    struct scenario_background background[SCENARIO_BACKGROUND_MAX];
     int64_t sla_api_p99_ns;
     size_t sink_count;
     struct scenario_sink_option sink[SCENARIO_SINK_MAX];
@@ -89,7 +111,10 @@ double scenario_tasks(const struct scenario *scenario);    /* how many requests 
 /* How long a drain may take at most, unless told: see scenarios/README.md. */
 int64_t scenario_drain_timeout_ns(const struct scenario *scenario);
 
-/* Appends the JSON object that stands in a manifest; faults: only those whose bit is set. */
+/* Appends the JSON object that stands in a manifest; faults: only those whose bit is set. The
+ * background schedule is whole, the same for every sink. */
 void scenario_json(const struct scenario *scenario, uint32_t fault_bits, struct buf *out);
+/* Appends a JSON array of those of the background schedule whose bit is set. */
+void scenario_background_json(const struct scenario *scenario, uint32_t bits, struct buf *out);
 
 #endif

@@ -31,6 +31,16 @@ const struct server_kind *server_for_sink(const char *sink)
     return NULL;
 }
 
+bool server_kind_does(const struct server_kind *kind, const char *what)
+{
+    for (size_t i = 0; kind && kind->background_what && kind->background_what[i]; i++) {
+        if (strcmp(kind->background_what[i], what) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int make_password(char out[40], struct err *err)
 {
     unsigned char random[16];

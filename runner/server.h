@@ -39,6 +39,13 @@ struct server_kind {
     int (*settle)(struct server *server, struct err *err);
     /* Appends the settings that matter as a JSON object, read back from the running server. */
     int (*settings)(struct server *server, struct buf *json, struct err *err);
+    /* Housekeeping that can be forced while it serves: words of background_do_names, NULL-ended;
+     * NULL: none. */
+    const char *const *background_what;
+    /* Does one of them and waits until it is done; the caller bounds that. Called in a process
+     * beside the runner's: what it changes in *server is lost, and server->process is no child of
+     * it. Any error: it was not done, or nobody knows; the text says why. */
+    int (*background)(struct server *server, const char *what, struct err *err);
     void (*free)(struct server *server); /* its own part only; may be NULL */
 };
 
@@ -76,6 +83,8 @@ extern const struct server_kind server_rabbit;
 
 /* The kind that serves this sink; NULL: the sink needs no server. */
 const struct server_kind *server_for_sink(const char *sink);
+/* Is that a housekeeping which this kind (may be NULL) can be made to do? */
+bool server_kind_does(const struct server_kind *kind, const char *what);
 
 /* Prepares, launches, waits until ready. On failure nothing runs any more, and err names the log.
  * Ends early, with -EINTR, when the user interrupts. */

@@ -208,20 +208,32 @@ static int ready(struct server *server, struct err *err)
     return 0;
 }
 
-static int settle(struct server *server, struct err *err)
+static int command(const struct server *server, const char *sql, struct err *err)
 {
     PGconn *conn = connect_once(server, err);
     if (!conn) {
         return err ? err->code : -EAGAIN;
     }
-    PGresult *result = PQexec(conn, "CHECKPOINT");
+    PGresult *result = PQexec(conn, sql);
     int rc = 0;
     if (PQresultStatus(result) != PGRES_COMMAND_OK) {
-        rc = err_set(err, -EIO, "%s: CHECKPOINT: %s", server->who, PQresultErrorMessage(result));
+        rc = err_set(err, -EIO, "%s: %s: %s", server->who, sql, PQresultErrorMessage(result));
     }
     PQclear(result);
     PQfinish(conn);
     return rc;
+}
+
+static int settle(struct server *server, struct err *err)
+{
+    return command(server, "CHECKPOINT", err);
+}
+
+/* A checkpoint that is asked for writes as fast as it can, where one that is due spreads its
+ * writes: this is the worst case of it. */
+static int background(struct server *server, const char *what, struct err *err)
+{
+    return command(server, strcmp(what, "vacuum") == 0 ? "VACUUM (ANALYZE)" : "CHECKPOINT", err);
 }
 
 static int settings(struct server *server, struct buf *json, struct err *err)
@@ -260,6 +272,7 @@ static void free_own(struct server *server)
     }
 }
 
+static const char *const background_what[] = {"checkpoint", "vacuum", NULL};
 static const char *const serves[] = {"ingest", NULL};
 
 const struct server_kind server_postgres = {
@@ -274,5 +287,7 @@ const struct server_kind server_postgres = {
     .ready = ready,
     .settle = settle,
     .settings = settings,
+    .background_what = background_what,
+    .background = background,
     .free = free_own,
 };

@@ -27,8 +27,16 @@
 #define INSTALLED       "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin"
 #define SETTINGS_SCRIPT "settings.erl"
 #define SETTINGS_ANSWER "settings.json"
+#define ROLLOVER_SCRIPT "rollover.erl"
+#define ROLLOVER_ANSWER "rollover.done"
 
-enum { ENV_MAX = 24, ASK_MS = 10000, EPMD_STOP_MS = 1000, ANSWER_MAX_BYTES = 65536 };
+enum {
+    ENV_MAX = 24,
+    ASK_MS = 10000,
+    ROLLOVER_MS = 50000,
+    EPMD_STOP_MS = 1000,
+    ANSWER_MAX_BYTES = 65536
+};
 
 struct own {
     char *bin; /* folder of rabbitmq-server */
@@ -81,6 +89,25 @@ static const char settings_script[] =
     "    <<\"alarms\">> => Text(rabbit_alarm:get_alarms())\n"
     "},\n"
     "ok = file:write_file(\"" SETTINGS_ANSWER "\", rabbit_json:encode(Settings)).\n";
+
+/* Run inside the broker. The call only asks for it, so what it does is waited for: a log's file is
+ * deleted once the segment writer has written all of it to the queues' segments. */
+static const char rollover_script[] =
+    "#{names := #{wal := Log}} = System = ra_system:fetch(quorum_queues),\n"
+    "Dir = maps:get(wal_data_dir, System, maps:get(data_dir, System)),\n"
+    "Files = fun() -> filelib:wildcard(filename:join(Dir, \"*.wal\")) end,\n"
+    "Old = Files(),\n"
+    "ok = ra_log_wal:force_roll_over(Log),\n"
+    "Wait = fun Wait(0) -> {not_done, Old};\n"
+    "           Wait(Turns) ->\n"
+    "               Now = Files(),\n"
+    "               case Now =/= [] andalso Now -- Old =:= Now of\n"
+    "                   true -> ok;\n"
+    "                   false -> timer:sleep(5), Wait(Turns - 1)\n"
+    "               end\n"
+    "       end,\n"
+    "ok = Wait(8000),\n"
+    "ok = file:write_file(\"" ROLLOVER_ANSWER "\", <<\"done\">>).\n";
 
 /* ---- programs ---- */
 
@@ -240,6 +267,9 @@ static int prepare(struct server *server, struct err *err)
         rc = write_own_file(server, SETTINGS_SCRIPT, settings_script, err);
     }
     if (rc == 0) {
+        rc = write_own_file(server, ROLLOVER_SCRIPT, rollover_script, err);
+    }
+    if (rc == 0) {
         set_env(server);
         server->url =
             xasprintf("amqp://sluice:%s@127.0.0.1:%d/%%2f", server->password, server->port);
@@ -344,36 +374,48 @@ static int settle(struct server *server, struct err *err)
     return 0;
 }
 
-/* The broker writes the answer itself: no secret in argv, nothing to parse. */
-static int ask_settings(struct server *server, struct err *err)
+/* Runs a script inside the broker and reads what it left in a file: no secret in argv, nothing to
+ * parse. A script that failed leaves none. */
+static int ask(struct server *server, const char *script, const char *answer, int timeout_ms,
+               struct buf *out, struct err *err)
 {
     struct own *own = server->own;
     struct process call = {0};
     char *program = erlang_program(own, "erl_call");
-    static const char eval[] = "file eval [\"" SETTINGS_SCRIPT "\"]";
-    const char *argv[] = {program, "-sname", NODE, "-a", eval, NULL};
+    char *path = xasprintf("%s/%s", server->dir, answer);
+    char *call_text = xasprintf("file eval [\"%s\"]", script);
+    const char *argv[] = {program, "-sname", NODE, "-a", call_text, NULL};
+    unlink(path);
     int rc = start_program(server, &call, "erl_call", argv, err);
-    if (rc == 0 && !process_wait(&call, ASK_MS)) {
+    if (rc == 0 && !process_wait(&call, timeout_ms)) {
         process_kill_tree(&call);
-        rc = err_set(err, -ETIMEDOUT, "erl_call took over %d s", ASK_MS / 1000);
+        rc = err_set(err, -ETIMEDOUT, "erl_call took over %d s", timeout_ms / 1000);
     } else if (rc == 0 && call.status != 0) {
-        rc = process_obituary(&call, "while it read the broker's settings", err);
+        rc = process_obituary(&call, "while it asked the broker", err);
+    }
+    if (rc == 0) {
+        rc = file_read(path, ANSWER_MAX_BYTES, out, err);
     }
     process_free(&call);
+    free(call_text);
+    free(path);
     free(program);
     return rc;
 }
 
 static int settings(struct server *server, struct buf *json, struct err *err)
 {
-    char *path = xasprintf("%s/" SETTINGS_ANSWER, server->dir);
-    unlink(path);
-    int rc = ask_settings(server, err);
-    if (rc == 0) {
-        rc = file_read(path, ANSWER_MAX_BYTES, json, err);
-    }
-    free(path);
+    int rc = ask(server, SETTINGS_SCRIPT, SETTINGS_ANSWER, ASK_MS, json, err);
     return rc < 0 ? err_prefix(err, "%s: its settings cannot be read back", server->who) : 0;
+}
+
+static int background(struct server *server, const char *what, struct err *err)
+{
+    (void)what; /* there is one only */
+    struct buf answer = {0};
+    int rc = ask(server, ROLLOVER_SCRIPT, ROLLOVER_ANSWER, ROLLOVER_MS, &answer, err);
+    buf_free(&answer);
+    return rc < 0 ? err_prefix(err, "%s: its raft log was not seen to roll over", server->who) : 0;
 }
 
 static void free_own(struct server *server)
@@ -391,6 +433,7 @@ static void free_own(struct server *server)
     free(own);
 }
 
+static const char *const background_what[] = {"raft-rollover", NULL};
 static const char *const serves[] = {"rabbit", NULL};
 
 const struct server_kind server_rabbit = {
@@ -404,5 +447,7 @@ const struct server_kind server_rabbit = {
     .ready = ready,
     .settle = settle,
     .settings = settings,
+    .background_what = background_what,
+    .background = background,
     .free = free_own,
 };

@@ -227,6 +227,25 @@ static int ready(struct server *server, struct err *err)
     return rc;
 }
 
+/* 1: the append-only file is being rewritten, or soon will be; 0: it is not. */
+static int rewriting(const struct server *server, redisContext *context, struct err *err)
+{
+    char running[16] = "0", scheduled[16] = "0", enabled[16] = "1";
+    redisReply *reply = ask(server, context, "INFO", "persistence", err);
+    if (!reply) {
+        return -EAGAIN;
+    }
+    info_field(reply->str, "aof_rewrite_in_progress", running, sizeof(running));
+    info_field(reply->str, "aof_rewrite_scheduled", scheduled, sizeof(scheduled));
+    info_field(reply->str, "aof_enabled", enabled, sizeof(enabled));
+    freeReplyObject(reply);
+    if (enabled[0] != '1') {
+        return err_set(err, -EIO, "%s keeps no append-only file; see its log %s", server->who,
+                       server->log_path);
+    }
+    return running[0] != '0' || scheduled[0] != '0';
+}
+
 /* Nothing to put at rest but a rewrite that is still under way. */
 static int settle(struct server *server, struct err *err)
 {
@@ -234,27 +253,44 @@ static int settle(struct server *server, struct err *err)
     if (!context) {
         return -EAGAIN;
     }
-    int rc = 0;
-    char value[64];
-    for (int i = 0; rc == 0 && i < 200; i++) {
-        redisReply *reply = ask(server, context, "INFO", "persistence", err);
-        if (!reply) {
-            rc = -EAGAIN;
-            break;
+    int rc = 1;
+    for (int i = 0; rc == 1 && i < 200; i++) {
+        rc = rewriting(server, context, err);
+        if (rc == 1) {
+            usleep(50 * 1000);
         }
-        bool busy = info_field(reply->str, "aof_rewrite_in_progress", value, sizeof(value)) &&
-                    value[0] != '0';
-        if (info_field(reply->str, "aof_enabled", value, sizeof(value)) && value[0] != '1') {
-            rc = err_set(err, -EIO, "%s keeps no append-only file; see its log %s", server->who,
-                         server->log_path);
-        }
-        freeReplyObject(reply);
-        if (!busy) {
-            break;
-        }
-        usleep(50 * 1000);
     }
     redisFree(context);
+    return rc < 0 ? rc : 0;
+}
+
+static int background(struct server *server, const char *what, struct err *err)
+{
+    (void)what; /* there is one only */
+    char status[16] = "";
+    redisContext *context = connect_once(server, err);
+    redisReply *reply = context ? ask(server, context, "BGREWRITEAOF", NULL, err) : NULL;
+    int rc = reply ? 1 : -EAGAIN;
+    freeReplyObject(reply);
+    while (rc == 1) {
+        rc = rewriting(server, context, err);
+        if (rc == 1) {
+            usleep(2 * 1000);
+        }
+    }
+    if (rc == 0) {
+        reply = ask(server, context, "INFO", "persistence", err);
+        if (!reply ||
+            !info_field(reply->str, "aof_last_bgrewrite_status", status, sizeof(status)) ||
+            strcmp(status, "ok") != 0) {
+            rc = err_set(err, -EIO, "%s: the rewrite of its file failed; see its log %s",
+                         server->who, server->log_path);
+        }
+        freeReplyObject(reply);
+    }
+    if (context) {
+        redisFree(context);
+    }
     return rc;
 }
 
@@ -292,6 +328,7 @@ static void free_own(struct server *server)
     }
 }
 
+static const char *const background_what[] = {"aof-rewrite", NULL};
 static const char *const serves[] = {"valkey", NULL};
 
 const struct server_kind server_valkey = {
@@ -305,5 +342,7 @@ const struct server_kind server_valkey = {
     .ready = ready,
     .settle = settle,
     .settings = settings,
+    .background_what = background_what,
+    .background = background,
     .free = free_own,
 };

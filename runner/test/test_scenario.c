@@ -176,6 +176,35 @@ static void mistakes_name_their_place(void **state)
         {HEAD LOAD "faults: [{at: 1s, do: kill, who: api, for: 3s},\n"
                    "         {at: 2s, do: pause, who: api, for: 1s}]\n",
          "x.yaml:4:35: faults[1] befalls the api while faults[0] does", ""},
+        /* background */
+        {HEAD LOAD "background: [{at: 1s, do: defragment, who: sink}]\n",
+         "x.yaml:3:27: background[0].do: expected one of checkpoint, vacuum, aof-rewrite, "
+         "raft-rollover, segment-rotation",
+         "defragment"},
+        {HEAD LOAD "background: [{at: 1s, do: vacuum, who: worker}]\n",
+         "x.yaml:3:40: background[0].who: expected one of main-db, sink, api", "worker"},
+        {HEAD LOAD "background: [{at: 1s, do: vacuum, who: sink, for: 1s}]\n",
+         "x.yaml:3:46: unknown setting \"for\" in background[0]", "at, do, who"},
+        {HEAD LOAD "background: [{do: vacuum, who: sink}]\n",
+         "x.yaml:3:14: background[0].at is missing", ""},
+        {HEAD LOAD "background: [{at: 1s, who: sink}]\n",
+         "x.yaml:3:14: background[0].do is missing", ""},
+        {HEAD LOAD "background: [{at: 1s, do: vacuum}]\n",
+         "x.yaml:3:14: background[0].who is missing", ""},
+        {HEAD LOAD "background: {at: 1s, do: vacuum, who: sink}\n",
+         "x.yaml:3:13: background: expected a list", ""},
+        {HEAD LOAD "background: [vacuum]\n", "x.yaml:3:14: background[0]: expected settings", ""},
+        {HEAD LOAD "background: [{at: 12, do: vacuum, who: sink}]\n",
+         "x.yaml:3:19: background[0].at: expected a duration", "\"12\""},
+        {HEAD LOAD "background:\n  - {at: 8s, do: vacuum, who: sink}\n"
+                   "  - {at: 1s, do: aof-rewrite, who: main-db}\n",
+         "x.yaml:5:36: background[1].who: main-db has no aof-rewrite", "expected sink"},
+        {HEAD LOAD "background: [{at: 1s, do: segment-rotation, who: sink}]\n",
+         "x.yaml:3:50: background[0].who: sink has no segment-rotation", "expected api"},
+        {HEAD LOAD "background: [{at: 1s, do: checkpoint, who: api}]\n",
+         "x.yaml:3:44: background[0].who: api has no checkpoint", "expected main-db or sink"},
+        {HEAD "background: [{at: 9s, do: vacuum, who: sink}]\n" LOAD,
+         "x.yaml:2:19: background[0].at is 9 s after", "inside the load"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         expect_error(cases[i].text, NULL, cases[i].start, cases[i].part);
@@ -257,11 +286,48 @@ static void the_manifest_holds_all(void **state)
     scenario_free(&s);
 }
 
+static void a_background_schedule_is_read(void **state)
+{
+    (void)state;
+    static const char text[] = "name: a\n"
+                               "background:\n"
+                               "  - {at: 2s, do: checkpoint, who: main-db}\n"
+                               "  - {at: 1500us, do: raft-rollover, who: sink}\n"
+                               "  - {who: api, do: segment-rotation, at: 1s}\n" LOAD;
+    struct scenario s;
+    struct err err;
+    struct buf json = {0};
+    assert_int_equal(parse(&s, text, "background.0.at=3s", &err), 0);
+    assert_int_equal(s.background_count, 3);
+    assert_int_equal(s.background[0].at_ns, 3 * NS_PER_S);
+    assert_int_equal(s.background[0].what, BACKGROUND_CHECKPOINT);
+    assert_int_equal(s.background[0].who, BACKGROUND_MAIN_DB);
+    assert_int_equal(s.background[2].what, BACKGROUND_SEGMENT_ROTATION);
+    assert_int_equal(s.background[2].who, BACKGROUND_API);
+    scenario_background_json(&s, 2 | 4, &json);
+    assert_string_equal(json.data,
+                        "[{\"at_ms\": 1.500000, \"do\": \"raft-rollover\", \"who\": \"sink\"}, "
+                        "{\"at_ms\": 1000, \"do\": \"segment-rotation\", \"who\": \"api\"}]");
+    buf_clear(&json);
+    scenario_json(&s, 0, &json);
+    cJSON *root = cJSON_Parse(json.data);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(root, "background")), 3);
+    cJSON_Delete(root);
+    buf_free(&json);
+    scenario_free(&s);
+    assert_int_equal(parse(&s, text, "background=[]", &err), 0);
+    assert_int_equal(s.background_count, 0);
+    scenario_free(&s);
+    assert_int_equal(parse(&s, HEAD LOAD "background:\n", NULL, &err), 0);
+    assert_int_equal(s.background_count, 0);
+    scenario_free(&s);
+}
+
 static void shipped_scenarios_are_valid(void **state)
 {
     (void)state;
-    static const char *const names[] = {"article", "quick", "headroom", "burst"};
-    for (size_t i = 0; i < 4; i++) {
+    static const char *const names[] = {"article", "quick", "headroom", "burst", "background"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char *path = scenario_find(names[i]);
         struct scenario s;
         struct err err = {0};
@@ -286,6 +352,7 @@ int main(void)
         cmocka_unit_test(set_overrides_any_key),
         cmocka_unit_test(set_goes_through_the_same_checks),
         cmocka_unit_test(the_manifest_holds_all),
+        cmocka_unit_test(a_background_schedule_is_read),
         cmocka_unit_test(shipped_scenarios_are_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,6 +126,32 @@ static void lives_and_survives(void **state)
     buf_free(&settings);
     assert_int_equal(server.kind->settle(&server, &err), 0);
 
+    /* Housekeeping on demand: a checkpoint moves the place where a recovery would start. */
+    char *redo = ask(server.url, "SELECT redo_lsn FROM pg_control_checkpoint()");
+    expect(server.url, "CREATE TABLE more AS SELECT 1 AS n", "done");
+    assert_true(server_kind_does(server.kind, "checkpoint"));
+    assert_int_equal(server.kind->background(&server, "checkpoint", &err), 0);
+    char *moved = ask(server.url, "SELECT redo_lsn FROM pg_control_checkpoint()");
+    assert_string_not_equal(redo, moved);
+    free(redo);
+    free(moved);
+    assert_true(server_kind_does(server.kind, "vacuum"));
+    assert_int_equal(server.kind->background(&server, "vacuum", &err), 0);
+    static const char counts[] = "SELECT vacuum_count || '+' || analyze_count FROM "
+                                 "pg_stat_user_tables WHERE relname = 'more'";
+    for (int tries = 0; tries < 500; tries++) { /* a session tells its counts when it ends */
+        char *count = ask(server.url, counts);
+        bool told = count && strcmp(count, "1+1") == 0;
+        free(count);
+        if (told) {
+            break;
+        }
+        poll(NULL, 0, 20);
+    }
+    expect(server.url, counts, "1+1");
+    assert_false(server_kind_does(server.kind, "aof-rewrite"));
+    assert_false(server_kind_does(NULL, "vacuum"));
+
     /* SIGKILL, then the same port and data. */
     int port = server.port;
     server_kill(&server);
@@ -139,6 +165,7 @@ static void lives_and_survives(void **state)
     /* In order. */
     assert_true(server_stop(&server));
     assert_null(ask(server.url, "SELECT 1"));
+    assert_true(server.kind->background(&server, "vacuum", &err) < 0);
     server_free(&server);
 }
 
