@@ -16,9 +16,9 @@ char *prefix_path(void); /* free it */
  * sentence that says how to get them. */
 int prefix_find_postgres(char **bin, struct err *err);
 
-/* The program valkey-server: in $SLUICE_VALKEY_BIN, else /usr/bin, else PATH, else the prefix; where
- * there is none, redis-server from the same places (that it is one, the running server tells). Free
- * *program. -ENOENT: a sentence that says how to get it. */
+/* The program valkey-server: in $SLUICE_VALKEY_BIN, else /usr/bin, else PATH, else the prefix;
+ * where there is none, redis-server from the same places (that it is one, the running server
+ * tells). Free *program. -ENOENT: a sentence that says how to get it. */
 int prefix_find_valkey(char **program, struct err *err);
 
 #endif
