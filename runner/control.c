@@ -29,7 +29,7 @@ int control_open(struct control *control, struct server *server, const char *dir
         control_close(control);
         return rc;
     }
-    strcpy(address.sun_path, control->path);
+    memcpy(address.sun_path, control->path, strlen(control->path));
     control->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* Nobody else may use it, from its first moment on. */
     mode_t mask = umask(0077);

@@ -31,6 +31,10 @@ enum {
     WINDOW = 10000,  /* rows; see take_from() */
 };
 
+struct taken { /* what one statement brought; owns the bodies */
+    PGresult *rows;
+};
+
 struct lane {
     struct sink_lane base;
     struct ingest_drain *drain;
@@ -40,8 +44,8 @@ struct lane {
     bool in_transaction;
     bool renewing;      /* a statement that renews the lease is under way */
     int64_t renewed_ns; /* when the server last heard of us */
-    PGresult **results; /* own the bodies */
-    size_t result_count;
+    struct taken *taken;
+    size_t taken_count;
     struct task *tasks;
     int64_t *seqs;
     size_t count, capacity;
@@ -55,7 +59,7 @@ static struct lane *lane_of(struct sink_lane *lane)
 
 int ingest_drain_open(struct ingest_drain *drain, const struct options *options, struct err *err)
 {
-    struct pg_target *target;
+    struct pg_target *target = NULL;
     *drain = (struct ingest_drain){.url = options_string(options, "sink-url"),
                                    .lease_ns = options_duration_ns(options, "ingest-lease")};
     int rc = ingest_table_name(&drain->table, options, err);
@@ -149,10 +153,10 @@ static int end_renewal(struct lane *lane, struct err *err)
 
 static void forget_batch(struct lane *lane)
 {
-    for (size_t i = 0; i < lane->result_count; i++) {
-        PQclear(lane->results[i]);
+    for (size_t i = 0; i < lane->taken_count; i++) {
+        PQclear(lane->taken[i].rows);
     }
-    lane->result_count = 0;
+    lane->taken_count = 0;
     lane->count = 0;
     lane->redelivered = 0;
 }
@@ -169,8 +173,8 @@ static int64_t read_int64(const PGresult *result, int row, int column)
 static void add_rows(struct lane *lane, PGresult *result)
 {
     int rows = PQntuples(result);
-    lane->results = xrealloc(lane->results, (lane->result_count + 1) * sizeof(*lane->results));
-    lane->results[lane->result_count++] = result;
+    lane->taken = xrealloc(lane->taken, (lane->taken_count + 1) * sizeof(*lane->taken));
+    lane->taken[lane->taken_count++].rows = result;
     if (lane->count + (size_t)rows > lane->capacity) {
         lane->capacity = lane->count + (size_t)rows;
         lane->tasks = xrealloc(lane->tasks, lane->capacity * sizeof(*lane->tasks));
@@ -509,7 +513,7 @@ void ingest_lane_close(struct sink_lane *base)
     ingest_lane_release(base, &none);
     pg_drop(&lane->link);
     pg_target_free(lane->target);
-    free(lane->results);
+    free(lane->taken);
     free(lane->tasks);
     free(lane->seqs);
     free(lane);

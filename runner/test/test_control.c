@@ -93,7 +93,7 @@ static void server_does_as_it_is_told(void **state)
 {
     (void)state;
     struct server server;
-    struct control control;
+    struct control control = {0};
     struct account account;
     struct err err = {0};
     char *log_path = xasprintf("%s/log", scratch);
@@ -106,6 +106,7 @@ static void server_does_as_it_is_told(void **state)
     if (server_start(&server, &server_postgres, &place, &err) < 0 ||
         control_open(&control, &server, scratch, "main-db", &err) < 0) {
         fail_msg("%s", err.text);
+        return;
     }
     struct stat facts;
     assert_int_equal(stat(control.path, &facts), 0);

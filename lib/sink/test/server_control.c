@@ -63,7 +63,7 @@ int server_control(const char *name, const char *command, struct err *err)
     if (!path || strlen(path) >= sizeof(address.sun_path)) {
         return err_set(err, -ENOENT, "%s does not name a server's control socket", text);
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return err_set(err, -EIO, "no socket: %s", strerror(errno));
