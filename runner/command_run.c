@@ -236,7 +236,7 @@ static int read_scenario(struct comparison *comparison, struct err *err)
     if (!file) {
         return err_set(err, -EINVAL,
                        "%s: there is no such scenario: expected the path of a file, or "
-                       "a name such as quick, article, headroom, burst, background",
+                       "a name such as quick, article, headroom, burst, naive, background",
                        args[0]);
     }
     int rc = scenario_load(&comparison->scenario, file, sets, set_count, err);

@@ -326,7 +326,8 @@ static void a_background_schedule_is_read(void **state)
 static void shipped_scenarios_are_valid(void **state)
 {
     (void)state;
-    static const char *const names[] = {"article", "quick", "headroom", "burst", "background"};
+    static const char *const names[] = {"article", "quick", "headroom",
+                                        "burst",   "naive", "background"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char *path = scenario_find(names[i]);
         struct scenario s;
