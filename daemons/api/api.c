@@ -36,6 +36,7 @@ int api_start(struct api *api, const struct api_settings *settings, int listen_f
               struct err *err)
 {
     memset(api, 0, sizeof(*api));
+    counters_init(&api->counters);
     api->settings = *settings;
     api->driver = driver;
     api->sink = sink;
@@ -90,6 +91,7 @@ void api_free(struct api *api)
     }
     waiters_free(&api->waiters);
     metrics_event_free(&api->event);
+    counters_free(&api->counters);
 }
 
 static enum api_condition condition_of(const struct api *api)
@@ -101,7 +103,7 @@ static enum api_condition condition_of(const struct api *api)
         return API_STOPPING;
     }
     if (!api->sink_is_ready) {
-        return API_NOT_CONNECTED;
+        return API_NOT_READY;
     }
     enum admission_verdict verdict = admission_check(&api->admission, 0);
     return verdict == ADMISSION_BACKLOG_TASKS || verdict == ADMISSION_BACKLOG_BYTES ? API_FULL
@@ -225,6 +227,11 @@ static void look_at_sink(struct api *api)
 {
     bool was_broken = atomic_load(&api->counters.condition) == API_BROKEN;
     api->sink_is_ready = api->sink && !api->broken && api->driver->ready(api->sink);
+    if (!api->sink_is_ready && api->sink && !api->broken) {
+        const char *sentence = "";
+        api->sink_why = sink_why(api->driver, api->sink, &sentence);
+        counters_why(&api->counters, sentence);
+    }
     enum api_condition condition = condition_of(api);
     atomic_store_explicit(&api->counters.condition, (int)condition, memory_order_relaxed);
     if (condition == API_BROKEN && !was_broken) {

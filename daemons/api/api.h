@@ -50,6 +50,7 @@ struct api {
     int64_t tick_ns, flushed_ns, swept_ns;
     int listen_fd, epoll_fd, upkeep_fd;
     bool sink_is_ready;
+    int sink_why;    /* if not: as sink_why() says; the sentence is in counters.why */
     bool broken;     /* takes no task ever again */
     bool sink_ended; /* and process() has said so: it is not called any more */
     bool stopping;

@@ -1,5 +1,8 @@
 #include "api/counters.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "common/admin.h"
 
@@ -9,6 +12,26 @@
 static const int64_t bucket_us[DURABLE_BUCKETS] = {250,    500,     1000,    2500,   5000,
                                                    10000,  25000,   50000,   100000, 250000,
                                                    500000, 1000000, 2500000, 5000000};
+
+void counters_init(struct counters *counters)
+{
+    memset(counters, 0, sizeof(*counters));
+    pthread_mutex_init(&counters->why_mutex, NULL);
+}
+
+void counters_free(struct counters *counters)
+{
+    pthread_mutex_destroy(&counters->why_mutex);
+}
+
+void counters_why(struct counters *counters, const char *sentence)
+{
+    if (strcmp(counters->why, sentence) != 0) { /* seldom: the loop asks in every pass */
+        pthread_mutex_lock(&counters->why_mutex);
+        snprintf(counters->why, sizeof(counters->why), "%s", sentence);
+        pthread_mutex_unlock(&counters->why_mutex);
+    }
+}
 
 void counters_outcome(struct counters *counters, enum sink_outcome outcome, int64_t waited_ns,
                       unsigned batch)
@@ -58,8 +81,10 @@ bool counters_ready(void *arg, struct buf *why)
     case API_STARTING:
         buf_puts(why, "starting");
         return false;
-    case API_NOT_CONNECTED:
-        buf_puts(why, "the sink is not connected");
+    case API_NOT_READY:
+        pthread_mutex_lock(&counters->why_mutex);
+        buf_puts(why, counters->why[0] != '\0' ? counters->why : "the sink takes no task now");
+        pthread_mutex_unlock(&counters->why_mutex);
         return false;
     case API_FULL:
         buf_puts(why, "the backlog has reached its bound; the worker must catch up");

@@ -1,10 +1,11 @@
 /* counters.h: what the front end counts, written by its loop and read by the admin thread.
  *
  * Every field has one writer, the loop, so plain loads and relaxed stores do; a reader may see one
- * field a moment newer than another. */
+ * field a moment newer than another. Only the sentence has a mutex. */
 #ifndef SLUICE_API_COUNTERS_H
 #define SLUICE_API_COUNTERS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +17,8 @@
 enum api_condition {
     API_OK,
     API_STARTING,
-    API_NOT_CONNECTED, /* the sink would take nothing now */
-    API_FULL,          /* the backlog is at its bound */
+    API_NOT_READY, /* the sink would take nothing now */
+    API_FULL,      /* the backlog is at its bound */
     API_STOPPING,
     API_BROKEN, /* the sink has failed for good: health is red */
 };
@@ -38,7 +39,15 @@ struct counters {
     atomic_llong backlog_tasks, backlog_bytes; /* -1: unknown */
     atomic_llong busy_since_ns;                /* when the loop last woke; 0 while it sleeps */
     atomic_int condition;                      /* enum api_condition */
+    pthread_mutex_t why_mutex;
+    char why[256]; /* why the sink is not ready; the loop reads it without the mutex */
 };
+
+void counters_init(struct counters *counters);
+void counters_free(struct counters *counters);
+
+/* For API_NOT_READY: the sink's own sentence. */
+void counters_why(struct counters *counters, const char *sentence);
 
 static inline void counter_add(atomic_llong *counter, long long more)
 {

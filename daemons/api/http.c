@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,17 @@ enum {
     DISCARD_MAX_BYTES = 4 * 1024 * 1024,
 };
 
+/* What the sink says of itself, for a request that it would not take. */
+static const char *detail_of(const struct connection *connection, char detail[320])
+{
+    const char *why = connection->api->counters.why;
+    if (!connection->sink_says || why[0] == '\0') {
+        return NULL;
+    }
+    snprintf(detail, 320, "%s; nothing was stored, try again", why);
+    return detail;
+}
+
 static enum MHD_Result queue_reply(struct connection *connection)
 {
     struct api *api = connection->api;
@@ -36,7 +48,9 @@ static enum MHD_Result queue_reply(struct connection *connection)
     if (connection->reply == REPLY_ACCEPTED) {
         return reply_queue_accepted(connection->mhd, &connection->accepted, connection->id, close);
     }
-    return reply_queue(connection->mhd, connection->reply, NULL, connection->id, close);
+    char detail[320];
+    return reply_queue(connection->mhd, connection->reply, detail_of(connection, detail),
+                       connection->id, close);
 }
 
 static enum MHD_Result queue_bad_request(struct connection *connection, const char *detail)
@@ -130,11 +144,31 @@ static void on_done(void *arg, enum sink_outcome outcome, unsigned batch)
     waiter_put(&api->waiters, waiter);
 }
 
-static enum reply reply_of_submit(struct api *api, int rc)
+static enum reply reply_of_not_ready(struct connection *connection, int why)
 {
+    connection->sink_says = true;
+    return why == -ENOSPC               ? REPLY_SINK_REFUSED
+           : why == -EAGAIN || why == 0 ? REPLY_SINK_BUSY
+                                        : REPLY_NOT_CONNECTED;
+}
+
+/* The sink has taken no task, though it was ready when last asked. */
+static enum reply ask_why(struct connection *connection, int rc)
+{
+    struct api *api = connection->api;
+    const char *sentence = "";
+    int why = sink_why(api->driver, api->sink, &sentence);
+    counters_why(&api->counters, sentence);
+    return reply_of_not_ready(connection, rc == -ENOSPC ? rc : why);
+}
+
+static enum reply reply_of_submit(struct connection *connection, int rc)
+{
+    struct api *api = connection->api;
     switch (rc) {
     case -EAGAIN:
-        return api->driver->ready(api->sink) ? REPLY_SINK_BUSY : REPLY_NOT_CONNECTED;
+    case -ENOSPC:
+        return ask_why(connection, rc);
     case -EMSGSIZE:
         return REPLY_TOO_LARGE;
     case -EIO:
@@ -173,7 +207,7 @@ static enum MHD_Result submit(struct connection *connection)
         waiter_put(&api->waiters, waiter);
         leave_admission(connection);
         api->answering++;
-        connection->reply = reply_of_submit(api, rc);
+        connection->reply = reply_of_submit(connection, rc);
         return queue_reply(connection);
     }
     connection->entered = false; /* the waiter leaves admission for it */
@@ -221,9 +255,10 @@ static enum reply reply_of_admission(enum admission_verdict verdict)
 }
 
 /* What the header alone decides: REPLY_NONE when the body is wanted. */
-static enum reply judge_header(struct api *api, const char *url, const char *method,
+static enum reply judge_header(struct connection *connection, const char *url, const char *method,
                                const struct framing *framing)
 {
+    struct api *api = connection->api;
     if (strcmp(path_of(url), "/task") != 0) {
         return REPLY_NOT_FOUND;
     }
@@ -243,7 +278,7 @@ static enum reply judge_header(struct api *api, const char *url, const char *met
         return REPLY_SINK_BROKEN;
     }
     if (!api->sink_is_ready) {
-        return REPLY_NOT_CONNECTED;
+        return reply_of_not_ready(connection, api->sink_why);
     }
     return reply_of_admission(admission_check(&api->admission, (size_t)framing->body_bytes));
 }
@@ -255,14 +290,14 @@ static enum MHD_Result begin(struct connection *connection, const char *url, con
     struct framing framing = {0};
     buf_clear(&connection->body);
     connection->received_bytes = 0;
-    connection->close_after = false;
+    connection->close_after = connection->sink_says = false;
     MHD_get_connection_values_n(connection->mhd, MHD_HEADER_KIND, on_header, &framing);
     const char *fault = framing_end(&framing, version);
     if (fault) {
         connection->close_after = true;
         return queue_bad_request(connection, fault);
     }
-    connection->reply = judge_header(api, url, method, &framing);
+    connection->reply = judge_header(connection, url, method, &framing);
     if (connection->reply != REPLY_NONE &&
         (framing.expects_continue || framing.body_bytes > DISCARD_MAX_BYTES)) {
         connection->close_after = framing.body_bytes > 0 || framing.chunked;

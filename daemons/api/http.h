@@ -24,6 +24,7 @@ struct connection {
     enum reply reply;
     bool suspended;
     bool close_after;
+    bool sink_says;        /* the reply's detail is the sink's own sentence */
     bool entered;          /* counted by admission, not yet handed to a waiter */
     size_t entered_bytes;  /* with so many bytes */
     size_t received_bytes; /* of this body, kept or not */

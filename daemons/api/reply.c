@@ -141,10 +141,10 @@ enum MHD_Result reply_queue(struct MHD_Connection *connection, enum reply reply,
                             const uint8_t id[UUID_BYTES], bool close)
 {
     assert(reply > REPLY_ACCEPTED && reply < REPLY_COUNT);
-    if (fixed[reply][0]) {
+    if (fixed[reply][0] && !detail) {
         return MHD_queue_response(connection, texts[reply].code, fixed[reply][close ? 1 : 0]);
     }
-    struct MHD_Response *response = build(reply, detail, id, close);
+    struct MHD_Response *response = build(reply, detail, has_own_text(reply) ? id : NULL, close);
     enum MHD_Result result = MHD_queue_response(connection, texts[reply].code, response);
     MHD_destroy_response(response);
     return result;

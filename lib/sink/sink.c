@@ -101,6 +101,17 @@ int sink_select(const struct options *options, const struct sink_driver **driver
     return 0;
 }
 
+int sink_why(const struct sink_driver *driver, struct sink *sink, const char **sentence)
+{
+    int rc = driver->why ? driver->why(sink, sentence) : driver->ready(sink) ? 0 : -ENOTCONN;
+    if (rc == 0) {
+        *sentence = "";
+    } else if (!driver->why) {
+        *sentence = "the sink is not connected";
+    }
+    return rc;
+}
+
 const char *sink_outcome_name(enum sink_outcome outcome)
 {
     switch (outcome) {

@@ -106,7 +106,8 @@ struct sink_driver {
 
     /* Ingest. submit never blocks and only queues; the task (body too) is borrowed for the call.
      * 0: taken, done will run exactly once.
-     * -EAGAIN: full or not connected, -EIO: broken for good; then done never runs. */
+     * -EAGAIN: too much waits, or not connected; -ENOSPC: no room where it would be kept (disk,
+     * quota, memory), surely not stored; -EIO: broken for good; then done never runs. */
     int (*submit)(struct sink *sink, const struct task *task, sink_done_fn *done, void *arg);
     int (*fd)(struct sink *sink); /* lifelong, polled for input; -1: none */
     /* Nanoseconds from now until process() must run at the latest; 0: now; -1: no need. */
@@ -122,6 +123,11 @@ struct sink_driver {
     /* Name of the figure in stats() that has grown once that is done; NULL: it has no such thing.
      */
     const char *upkeep_stat;
+    /* Why ready() is false: -ENOTCONN, -ENOSPC, -EAGAIN or -EIO as submit, and a sentence for
+     * people without its full stop, free of secrets and paths, good until the next call of this
+     * driver. 0: it is not. NULL: the only reason there is is that it is not connected. Use
+     * sink_why(). */
+    int (*why)(struct sink *sink, const char **sentence);
 
     /* Drain. A lane has at most one open batch. A task may come again: the receiver is idempotent.
      * lane: 0..n-1, a stable name: what lane 7 held when its process died, lane 7 (or any lane of
@@ -153,6 +159,9 @@ void sink_add_options(struct options *options);
 /* The driver that --sink names, its required settings checked. -EINVAL: the text lists those there
  * are. */
 int sink_select(const struct options *options, const struct sink_driver **driver, struct err *err);
+
+/* driver->why, or what stands for it. *sentence is never NULL. */
+int sink_why(const struct sink_driver *driver, struct sink *sink, const char **sentence);
 
 const char *sink_outcome_name(enum sink_outcome outcome); /* "durable", "refused", "unknown" */
 

@@ -127,6 +127,11 @@ static bool rabbit_ready(struct sink *sink)
     return rabbit_ingest_ready(rabbit_of(sink)->ingest);
 }
 
+static int rabbit_why(struct sink *sink, const char **sentence)
+{
+    return rabbit_ingest_why(rabbit_of(sink)->ingest, sentence);
+}
+
 static int rabbit_backlog(struct sink *base, struct sink_backlog *backlog)
 {
     struct sink_at_rabbit *sink = rabbit_of(base);
@@ -175,6 +180,7 @@ const struct sink_driver sink_rabbit = {
     .process = rabbit_process,
     .ready = rabbit_ready,
     .upkeep = sink_no_upkeep,
+    .why = rabbit_why,
     .lane_open = rabbit_lane_open,
     .fetch = rabbit_drain_fetch,
     .keep = rabbit_drain_keep,

@@ -657,3 +657,19 @@ void rabbit_ingest_stats(struct rabbit_ingest *ingest, struct sink_stats *stats)
     stats->count = sizeof(items) / sizeof(items[0]);
     memcpy(stats->items, items, sizeof(items));
 }
+
+int rabbit_ingest_why(struct rabbit_ingest *ingest, const char **sentence)
+{
+    if (rabbit_ingest_ready(ingest)) {
+        return 0;
+    }
+    for (unsigned i = 0; i < ingest->count && !ingest->closing; i++) {
+        if (ingest->publishers[i].link.blocked) {
+            *sentence = "the sink's server has blocked its publishers, as when its memory or disk "
+                        "is used up";
+            return -ENOSPC;
+        }
+    }
+    *sentence = "the sink is not connected";
+    return -ENOTCONN;
+}

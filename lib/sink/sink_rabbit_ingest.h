@@ -17,6 +17,7 @@ int rabbit_ingest_fd(struct rabbit_ingest *ingest);
 int64_t rabbit_ingest_due_ns(struct rabbit_ingest *ingest);
 int rabbit_ingest_process(struct rabbit_ingest *ingest);
 bool rabbit_ingest_ready(struct rabbit_ingest *ingest);
+int rabbit_ingest_why(struct rabbit_ingest *ingest, const char **sentence);
 int rabbit_ingest_backlog(struct rabbit_ingest *ingest, struct sink_backlog *backlog);
 void rabbit_ingest_stats(struct rabbit_ingest *ingest, struct sink_stats *stats);
 

@@ -527,6 +527,7 @@ const struct sink_driver sink_valkey = {
     .process = valkey_process,
     .ready = valkey_ready,
     .upkeep = sink_no_upkeep,
+    .why = valkey_why,
     .lane_open = valkey_lane_open,
     .fetch = valkey_fetch,
     .keep = valkey_keep,

@@ -128,6 +128,7 @@ int valkey_fd(struct sink *sink);
 int64_t valkey_due_ns(struct sink *sink);
 int valkey_process(struct sink *sink);
 bool valkey_ready(struct sink *sink);
+int valkey_why(struct sink *sink, const char **sentence);
 
 int valkey_lane_open(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err);
 int valkey_fetch(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);

@@ -454,6 +454,20 @@ bool valkey_ready(struct sink *sink)
     return takes(ingest_of(sink));
 }
 
+int valkey_why(struct sink *sink, const char **sentence)
+{
+    const struct valkey_ingest *ingest = ingest_of(sink);
+    if (takes(ingest)) {
+        return 0;
+    }
+    if (!ingest->closing && ingest->ready > 0) {
+        *sentence = "the sink's server refuses to write, as when its memory is used up";
+        return -ENOSPC;
+    }
+    *sentence = "the sink is not connected";
+    return -ENOTCONN;
+}
+
 int valkey_ingest_backlog(struct valkey_ingest *ingest, struct sink_backlog *backlog)
 {
     int64_t now_ns = clock_mono_ns();

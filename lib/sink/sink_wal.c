@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -22,6 +23,9 @@
 
 /* While requests come in, a step of preparing the next segment must not be met by many of them. */
 #define PREPARE_EVERY_NS (5 * NS_PER_MS)
+/* A write found no room although the segment has some: only another write can tell that it ended.
+ */
+#define WRITE_AGAIN_NS (100 * NS_PER_MS)
 /* How long a figure that had to be read from the files is good enough. */
 #define SCAN_EVERY_NS (10 * NS_PER_S)
 
@@ -89,6 +93,7 @@ struct waiter {
     sink_done_fn *done;
     void *arg;
     uint64_t lsn;
+    size_t bytes;
     bool too_long;
 };
 
@@ -115,8 +120,15 @@ struct wal_sink {
     int64_t last_flush_ns;
     int64_t last_prepare_ns;
     bool failed;
-    bool full;
     bool seal_wanted;
+
+    /* Tasks are refused until one of so many bytes finds room, and not before then. */
+    bool full;
+    size_t full_bytes;
+    int64_t full_until_ns;
+    bool full_by_write; /* over only when a write has succeeded */
+    bool full_said;
+    char full_why[256];
 
     struct wal_drain drain;
 };
@@ -243,6 +255,51 @@ static size_t decided(const struct wal_sink *sink, uint64_t durable_lsn, unsigne
     return count;
 }
 
+static bool is_no_room(int rc)
+{
+    return rc == -ENOSPC || rc == -EDQUOT;
+}
+
+/* Tasks of `bytes` are refused from now on. A smaller one might still find room; but then it would
+ * depend on each client's size who is served, and nobody would be told that the log is full. */
+static void set_full(struct wal_sink *sink, int rc, size_t bytes)
+{
+    const char *problem = wal_problem(sink->wal);
+    const char *reason =
+        strstr(problem, ": "); /* behind the folder, which is no client's business */
+    sink->full = true;
+    sink->full_bytes = bytes;
+    snprintf(sink->full_why, sizeof(sink->full_why), "the log takes no task: %s",
+             reason ? reason + 2 : strerror(-rc));
+    if (!sink->full_said) {
+        log_warning("tasks are refused: %s", problem[0] != '\0' ? problem : strerror(-rc));
+        sink->full_said = true;
+    }
+}
+
+static void say_room(struct wal_sink *sink)
+{
+    log_info("there is room again: tasks are taken");
+    sink->full_said = sink->full_by_write = false;
+}
+
+/* Says once that tasks are refused, and once that they are taken again. */
+static void watch_room(struct wal_sink *sink)
+{
+    if (sink->failed) {
+        return;
+    }
+    int rc = wal_room(sink->wal, sink->full ? sink->full_bytes : TASK_HEADER_BYTES);
+    if (!sink->full && is_no_room(rc)) {
+        set_full(sink, rc, TASK_HEADER_BYTES);
+    } else if (sink->full && !is_no_room(rc) && clock_mono_ns() >= sink->full_until_ns) {
+        sink->full = false;
+        if (!sink->full_by_write) {
+            say_room(sink);
+        }
+    }
+}
+
 static int wal_submit(struct sink *base, const struct task *task, sink_done_fn *done, void *arg)
 {
     struct wal_sink *sink = wal_of(base);
@@ -254,15 +311,24 @@ static int wal_submit(struct sink *base, const struct task *task, sink_done_fn *
     } body = {.in = task->body}; /* only read from: iovec has no const */
     task_encode_header(task, header);
     const struct iovec parts[2] = {{header, sizeof(header)}, {body.out, task->body_bytes}};
+    waiter.bytes = sizeof(header) + task->body_bytes;
+    watch_room(sink);
+    if (sink->full) {
+        return -ENOSPC;
+    }
     int rc = sink->failed ? -EIO : wal_appendv(sink->wal, parts, 2, &waiter.lsn);
     if (rc == -EIO) {
         return -EIO;
+    }
+    if (is_no_room(rc)) {
+        set_full(sink, rc, waiter.bytes);
+        return -ENOSPC;
     }
     if (rc == -EMSGSIZE) {
         waiter.too_long = true;
         sink->too_long++;
     } else if (rc < 0) {
-        return -EAGAIN; /* no room on the disk or in the quota, or too much is queued */
+        return -EAGAIN; /* too much is queued */
     }
     if (sink->count == 0) {
         sink->first_queued_ns = clock_mono_ns();
@@ -297,7 +363,7 @@ static int64_t prepare_due_ns(const struct wal_sink *sink, int64_t now_ns)
     }
     int64_t left_ns = sink->last_prepare_ns + PREPARE_EVERY_NS - now_ns;
     /* Refusing is worse than being slow. */
-    return due_ns > left_ns || wal_room(sink->wal, 0) < 0 ? due_ns : left_ns;
+    return due_ns > left_ns || sink->full ? due_ns : left_ns;
 }
 
 static int64_t wal_due_ns(struct sink *base)
@@ -310,16 +376,21 @@ static int64_t wal_due_ns(struct sink *base)
     return sink->count > 0 ? flush_due_ns(sink, now_ns) : prepare_due_ns(sink, now_ns);
 }
 
-/* Says once that tasks are refused, and once that they are taken again. */
-static void watch_room(struct wal_sink *sink)
+/* A flush found no room: what waits is refused. */
+static void flush_refused(struct wal_sink *sink, int rc, int64_t now_ns)
 {
-    bool full = wal_room(sink->wal, 0) < 0;
-    if (full && !sink->full) {
-        log_warning("tasks are refused: %s", wal_problem(sink->wal));
-    } else if (!full && sink->full) {
-        log_info("there is room again: tasks are taken");
+    size_t bytes = TASK_HEADER_BYTES;
+    for (size_t i = 0; i < sink->count; i++) {
+        const struct waiter *waiter = &sink->waiters[(sink->head + i) % sink->capacity];
+        if (!waiter->too_long && waiter->bytes > bytes) {
+            bytes = waiter->bytes;
+        }
     }
-    sink->full = full;
+    if (!is_no_room(wal_room(sink->wal, bytes))) {
+        sink->full_until_ns = now_ns + WRITE_AGAIN_NS;
+        sink->full_by_write = true;
+    }
+    set_full(sink, rc, bytes);
 }
 
 static int flush_once(struct wal_sink *sink, int64_t now_ns)
@@ -332,6 +403,10 @@ static int flush_once(struct wal_sink *sink, int64_t now_ns)
         /* Before any done runs: it may submit. */
         sink->failed = true;
         log_error("%s", wal_problem(sink->wal));
+    } else if (rc < 0) {
+        flush_refused(sink, rc, now_ns);
+    } else if (sink->full_by_write) {
+        say_room(sink);
     }
     size_t left = sink->count;
     size_t count = decided(sink, durable_lsn, &batch);
@@ -340,9 +415,6 @@ static int flush_once(struct wal_sink *sink, int64_t now_ns)
     if (rc < 0) {
         left -= count; /* not those submitted by a done meanwhile */
         settle(sink, left, rc == -EIO ? SINK_UNKNOWN : SINK_REFUSED, 1);
-        if (rc != -EIO) {
-            watch_room(sink);
-        }
     }
     return rc == -EIO ? -EIO : rc > 0 ? 1 : 0;
 }
@@ -396,7 +468,20 @@ static int wal_fd(struct sink *base)
 static bool wal_ready(struct sink *base)
 {
     struct wal_sink *sink = wal_of(base);
-    return !sink->failed && wal_room(sink->wal, TASK_HEADER_BYTES) == 0;
+    watch_room(sink);
+    return !sink->failed && !sink->full && wal_room(sink->wal, TASK_HEADER_BYTES) == 0;
+}
+
+static int wal_why(struct sink *base, const char **sentence)
+{
+    struct wal_sink *sink = wal_of(base);
+    if (wal_ready(base)) {
+        return 0;
+    }
+    *sentence = sink->failed ? "the log has failed"
+                : sink->full ? sink->full_why
+                             : "too many tasks wait for the log's next flush";
+    return sink->failed ? -EIO : sink->full ? -ENOSPC : -EAGAIN;
 }
 
 static void close_ingest(struct wal_sink *sink, int64_t deadline_ns)
@@ -554,6 +639,7 @@ const struct sink_driver sink_wal = {
     .ready = wal_ready,
     .upkeep = wal_upkeep,
     .upkeep_stat = "rotations",
+    .why = wal_why,
     .lane_open = wal_lane_open,
     .fetch = wal_drain_fetch,
     .keep = wal_drain_keep,

@@ -91,7 +91,10 @@ static int spare_begin(struct wal *wal)
     uint64_t bytes = wal->options.segment_bytes;
     if (wal->options.quota_bytes != 0 && wal->allocated_bytes + bytes > wal->options.quota_bytes) {
         wal->no_room = -EDQUOT;
-        return note_problem(wal, -EDQUOT, "the log has reached its quota");
+        note_problem(wal, -EDQUOT, "");
+        return wal_fail(&wal->problem, -EDQUOT,
+                        "%s: the log has reached its quota of %llu bytes; the reader must catch up",
+                        wal->dir, (unsigned long long)wal->options.quota_bytes);
     }
     wal->allocated_bytes += bytes;
     int result = spare_path(wal, path);
@@ -343,8 +346,8 @@ static int64_t age_left_ns(const struct wal *wal, int64_t age_ns)
 /* Not right after a rotation: by then an old segment may be free to be recycled instead. */
 static bool wants_spare(const struct wal *wal)
 {
-    if (wal->file < 0 || wal->tail >= wal->options.segment_bytes / 4 || wal->plan_next ||
-        wal->seal_asked) {
+    if (wal->file < 0 || wal->no_room != 0 || wal->tail >= wal->options.segment_bytes / 4 ||
+        wal->plan_next || wal->seal_asked) {
         return true;
     }
     int64_t age_ns = wal->options.segment_age_ns;

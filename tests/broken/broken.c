@@ -246,6 +246,11 @@ static bool broken_ready(struct sink *sink)
     return of(sink)->real->ready(of(sink)->inner);
 }
 
+static int broken_why(struct sink *sink, const char **sentence)
+{
+    return sink_why(of(sink)->real, of(sink)->inner, sentence);
+}
+
 /* ---- drain ---- */
 
 static int broken_lane_open(struct sink *sink, unsigned lane, struct sink_lane **out,
@@ -410,6 +415,7 @@ static const struct sink_driver broken_wal = {
     .process = broken_process,
     .ready = broken_ready,
     .upkeep = sink_no_upkeep,
+    .why = broken_why,
     .lane_open = broken_lane_open,
     .fetch = broken_fetch,
     .keep = broken_keep,

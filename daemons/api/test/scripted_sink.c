@@ -2,10 +2,13 @@
  *
  *   "durable" "refused" "unknown"   decided in the next process()
  *   "slow N"                        durable at the Nth process() from now, about 1 ms each
- *   "hold"                          not decided until "release", upkeep() or close() (then:
- * durable) "release"                       durable, and so are all that are held "again" "toobig"
- * "odd"          submit answers -EAGAIN, -EMSGSIZE, -EPROTO "broken"                        submit
- * answers -EIO "break"                         process() decides all as unknown and answers -EIO
+ *   "hold"                          not decided until "release", upkeep() or close() (then: durable)
+ *   "release"                       durable, and so are all that are held
+ *   "again" "toobig" "odd"          submit answers -EAGAIN, -EMSGSIZE, -EPROTO
+ *   "broken"                        submit answers -EIO
+ *   "break"                         process() decides all as unknown and answers -EIO
+ *   "nospace"                       submit answers -ENOSPC
+ *   "fill"                          durable, and from then on the sink is not ready, being full
  *   "disconnect"                    durable, and from then on the sink is not ready
  *   "backlog T B"                   durable, and the backlog is T tasks and B bytes from then on
  */
@@ -30,7 +33,7 @@ struct scripted {
     struct scripted_task *tasks;
     size_t count, capacity;
     struct sink_backlog backlog;
-    bool is_ready, breaks;
+    bool is_ready, is_full, breaks;
 };
 
 static const struct option_spec scripted_options[] = {
@@ -85,6 +88,9 @@ static int refusal(const char *payload)
     if (strcmp(payload, "again") == 0) {
         return -EAGAIN;
     }
+    if (strcmp(payload, "nospace") == 0) {
+        return -ENOSPC;
+    }
     if (strcmp(payload, "toobig") == 0) {
         return -EMSGSIZE;
     }
@@ -113,6 +119,8 @@ static void follow(struct scripted *scripted, const char *payload, struct script
         }
     } else if (strcmp(payload, "break") == 0) {
         scripted->breaks = true;
+    } else if (strcmp(payload, "fill") == 0) {
+        scripted->is_full = true;
     } else if (strcmp(payload, "disconnect") == 0) {
         scripted->is_ready = false;
     } else if (sscanf(payload, "backlog %lld %lld", &tasks, &bytes) == 2) {
@@ -222,7 +230,15 @@ static int scripted_upkeep(struct sink *sink)
 
 static bool scripted_ready(struct sink *sink)
 {
-    return ((struct scripted *)sink)->is_ready;
+    const struct scripted *scripted = (struct scripted *)sink;
+    return scripted->is_ready && !scripted->is_full;
+}
+
+static int scripted_why(struct sink *sink, const char **sentence)
+{
+    const struct scripted *scripted = (struct scripted *)sink;
+    *sentence = scripted->is_full ? "the shelf is full" : "the sink is not connected";
+    return scripted->is_full ? -ENOSPC : scripted->is_ready ? 0 : -ENOTCONN;
 }
 
 const struct sink_driver sink_scripted = {
@@ -242,6 +258,7 @@ const struct sink_driver sink_scripted = {
     .process = scripted_process,
     .ready = scripted_ready,
     .upkeep = scripted_upkeep,
+    .why = scripted_why,
     .lane_open = sink_no_lane_open,
     .fetch = sink_no_fetch,
     .keep = sink_no_keep,

@@ -62,6 +62,7 @@ static void each_outcome_has_its_answer(void **state)
     expect(&server, "refused", 503, "Retry-After: ", "\"reason\":\"sink_refused\"");
     expect(&server, "unknown", 504, "application/json", "\"id\":\"");
     expect(&server, "again", 503, "Retry-After: ", "sink_busy");
+    expect(&server, "nospace", 503, "Retry-After: 5", "sink_refused");
     expect(&server, "toobig", 413, "", "too_large");
     expect(&server, "odd", 503, "Retry-After: ", "sink_refused");
     expect(&server, "durable", 202, "", "");
@@ -252,6 +253,36 @@ static void a_sink_that_is_not_connected_is_503(void **state)
     server_stop(&server);
 }
 
+static void expect_not_ready(const struct server *server, const char *sentence)
+{
+    struct response response;
+    client_ask(server->admin, "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n", &response);
+    assert_int_equal(response.code, 503);
+    if (!strstr(response.body.data, sentence)) {
+        fail_msg("/readyz does not say %s: %s", sentence, response.body.data);
+    }
+    response_free(&response);
+}
+
+static void a_sink_that_is_full_says_so(void **state)
+{
+    (void)state;
+    struct server server;
+    begin(&server, NULL);
+    expect(&server, "fill", 202, "", "");
+    wait_for_metric(&server, "sluice_api_ready", 0);
+    expect(&server, "durable", 503, "Retry-After: 5",
+           "\"reason\":\"sink_refused\",\"detail\":\"the shelf is full; nothing was stored");
+    expect_not_ready(&server, "the shelf is full");
+    assert_int_equal(ask_admin(&server, "/healthz"), 200);
+    server_stop(&server);
+    begin(&server, NULL);
+    expect(&server, "disconnect", 202, "", "");
+    wait_for_metric(&server, "sluice_api_ready", 0);
+    expect_not_ready(&server, "the sink is not connected");
+    server_stop(&server);
+}
+
 /* Refused while the body is still coming: read to its end, and the connection goes on. */
 static void overload_keeps_connections(void **state)
 {
@@ -292,6 +323,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(the_backlog_is_bounded),
         cmocka_unit_test(a_broken_sink_turns_health_red),
         cmocka_unit_test(a_sink_that_is_not_connected_is_503),
+        cmocka_unit_test(a_sink_that_is_full_says_so),
         cmocka_unit_test(overload_keeps_connections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

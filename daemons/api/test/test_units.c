@@ -188,7 +188,7 @@ static void counters_tell_their_condition(void **state)
 {
     (void)state;
     struct counters counters;
-    memset(&counters, 0, sizeof(counters));
+    counters_init(&counters);
     struct buf why = {0};
     assert_true(counters_healthy(&counters, &why));
     assert_true(counters_ready(&counters, &why));
@@ -204,6 +204,15 @@ static void counters_tell_their_condition(void **state)
         assert_true(why.len > 0);
         assert_int_equal(counters_healthy(&counters, &why), condition != API_BROKEN);
     }
+    atomic_store(&counters.condition, API_NOT_READY);
+    for (int i = 0; i < 2; i++) {
+        const char *says = i == 0 ? "the quota is used up" : "the sink is not connected";
+        counters_why(&counters, says);
+        buf_clear(&why);
+        assert_false(counters_ready(&counters, &why));
+        assert_string_equal(why.data, says);
+    }
+    counters_free(&counters);
     buf_free(&why);
 }
 
@@ -211,7 +220,7 @@ static void counters_sort_latencies(void **state)
 {
     (void)state;
     struct counters counters;
-    memset(&counters, 0, sizeof(counters));
+    counters_init(&counters);
     for (int i = 0; i < 4; i++) {
         counters_outcome(&counters, SINK_DURABLE, 250 * NS_PER_US, 4); /* a bound belongs to it */
     }

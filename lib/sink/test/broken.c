@@ -402,6 +402,7 @@ const struct sink_driver *broken_driver(const char *name, const struct sink_driv
         wrapped.ready = broken_ready;
         wrapped.upkeep = sink_no_upkeep;
         wrapped.upkeep_stat = NULL;
+        wrapped.why = NULL;
         wrapped.lane_open = broken_lane_open;
         wrapped.fetch = broken_fetch;
         wrapped.keep = broken_keep;

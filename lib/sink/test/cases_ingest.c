@@ -123,6 +123,11 @@ static void ready_tells_the_truth(struct contract *contract)
         int rc = sender_submit(&sender, &task);
         expect(!ready || rc == 0, "ready, and submit said %s", strerror(-rc));
         expect(ready || rc != 0, "not ready, and submit took a task");
+        const char *sentence = NULL;
+        ready = contract->driver->ready(sender.sink);
+        rc = sink_why(contract->driver, sender.sink, &sentence);
+        expect(ready == (rc == 0), "ready is %d, and why says %s", ready, strerror(-rc));
+        expect(ready || (sentence && sentence[0] != '\0'), "not ready, and no sentence says why");
         sender_step(&sender, i % 4 == 0 ? 5 * NS_PER_MS : 0);
     }
     finish_and_close(&sender);

@@ -203,7 +203,7 @@ int sender_submit(struct sender *sender, const struct task *task)
     if (rc == 0) {
         add_sent(sender, sent);
     } else {
-        expect(rc == -EAGAIN || rc == -EIO, "submit said %s", strerror(-rc));
+        expect(rc == -EAGAIN || rc == -ENOSPC || rc == -EIO, "submit said %s", strerror(-rc));
         free((void *)sent->task.body);
         free(sent); /* a done for it would be seen by the sanitizer, or crash */
     }
@@ -214,7 +214,7 @@ void sender_send(struct sender *sender, const struct task *task)
 {
     int64_t until_ns = clock_mono_ns() + sender->contract->patience_ns;
     int rc;
-    while ((rc = sender_submit(sender, task)) == -EAGAIN) {
+    while ((rc = sender_submit(sender, task)) == -EAGAIN || rc == -ENOSPC) {
         expect(clock_mono_ns() < until_ns, "submit says full and goes on saying so");
         sender_step(sender, 10 * NS_PER_MS);
     }

@@ -27,6 +27,7 @@ struct fixture {
     unsigned batch;     /* of the last outcome */
     struct sink *again; /* submit to it from done */
     unsigned long long numbers;
+    int saved_stderr; /* while the log is heard; 0: it is not */
 };
 
 static void set(struct fixture *fixture, const char *name, const char *text)
@@ -56,9 +57,42 @@ static int setup(void **state)
     return 0;
 }
 
+static char *heard_file(const struct fixture *fixture)
+{
+    return xasprintf("%s/stderr", fixture->folder);
+}
+
+/* From here on what the driver says goes to a file. */
+static void hear(struct fixture *fixture)
+{
+    char *path = heard_file(fixture);
+    fixture->saved_stderr = dup(STDERR_FILENO);
+    assert_non_null(freopen(path, "a", stderr));
+    free(path);
+}
+
+/* How many lines say `part`. */
+static unsigned heard(const struct fixture *fixture, const char *part)
+{
+    struct buf text = {0};
+    char *path = heard_file(fixture);
+    unsigned count = 0;
+    assert_int_equal(file_read(path, 1 << 20, &text, NULL), 0);
+    for (const char *at = text.data; at && (at = strstr(at, part)); at++) {
+        count++;
+    }
+    free(path);
+    buf_free(&text);
+    return count;
+}
+
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
+    if (fixture->saved_stderr > 0) {
+        dup2(fixture->saved_stderr, STDERR_FILENO);
+        close(fixture->saved_stderr);
+    }
     sink_wal.close(fixture->api, clock_mono_ns() + NS_PER_S);
     file_remove_tree(fixture->folder, NULL);
     options_free(fixture->options);
@@ -204,21 +238,25 @@ static void the_quota_refuses_until_the_worker_has_caught_up(void **state)
     unsigned taken = 0;
     set(fixture, "wal-quota", "12MiB");
     set(fixture, "wal-cursor-sync", "0");
+    hear(fixture);
     fixture->api = open_role(fixture, SINK_INGEST);
     while (taken < 100 && fixture->outcomes[SINK_REFUSED] == 0 && submit(fixture, 900 << 10) == 0) {
         assert_int_equal(sink_wal.process(fixture->api), 0);
         taken++;
     }
     assert_true(taken > 8 && taken < 16);
-    assert_int_equal(submit(fixture, 900 << 10), -EAGAIN);
-    /* Small ones find room a little longer. */
-    while (sink_wal.ready(fixture->api) && submit(fixture, 50 << 10) == 0) {
-        assert_int_equal(sink_wal.process(fixture->api), 0);
-    }
-    while (sink_wal.ready(fixture->api) && submit(fixture, 10) == 0) {
-        assert_int_equal(sink_wal.process(fixture->api), 0);
-    }
+    /* Full for all, though a small one would still find room: and the reason is told. */
     assert_false(sink_wal.ready(fixture->api));
+    assert_int_equal(submit(fixture, 900 << 10), -ENOSPC);
+    assert_int_equal(submit(fixture, 10), -ENOSPC);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+        assert_false(sink_wal.ready(fixture->api));
+    }
+    const char *sentence = NULL;
+    assert_int_equal(sink_wal.why(fixture->api, &sentence), -ENOSPC);
+    assert_non_null(strstr(sentence, "quota"));
+    assert_null(strstr(sentence, fixture->folder));
     /* It does not ask to be called all the time, and goes on by itself. */
     assert_true(sink_wal.due_ns(fixture->api) >= 0);
     struct sink *worker = open_role(fixture, SINK_DRAIN);
@@ -227,6 +265,9 @@ static void the_quota_refuses_until_the_worker_has_caught_up(void **state)
         assert_int_equal(sink_wal.process(fixture->api), 0);
     }
     assert_true(sink_wal.ready(fixture->api));
+    assert_int_equal(sink_wal.why(fixture->api, &sentence), 0);
+    assert_int_equal(heard(fixture, "tasks are refused"), 1);
+    assert_int_equal(heard(fixture, "there is room again"), 1);
     unsigned durable = fixture->outcomes[SINK_DURABLE];
     assert_int_equal(submit(fixture, 900 << 10), 0);
     assert_int_equal(sink_wal.process(fixture->api), 0);

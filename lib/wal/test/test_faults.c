@@ -148,6 +148,27 @@ static void no_room_to_prepare_refuses_and_resumes(void **state)
     }
 }
 
+/* A record that fits into no segment but a fresh one, while the current one is nearly empty. */
+static void no_room_for_a_large_record_ends_too(void **state)
+{
+    (void)state;
+    static const unsigned char large[28500];
+    struct bench *bench = bench_new(550);
+    bench->options.record_max = sizeof large;
+    bench_open(bench);
+    bench_fill(bench, 1, 1, 100);
+    bench->sim->room_bytes = 1;
+    assert_int_equal(wal_append(bench->wal, large, sizeof large, NULL), 0);
+    assert_int_equal(wal_flush(bench->wal, NULL), -ENOSPC);
+    assert_int_equal(wal_room(bench->wal, sizeof large), -ENOSPC);
+    bench->sim->room_bytes = 0;
+    bench->sim->now_ns += 100000000;
+    bench_prepare(bench);
+    assert_int_equal(wal_append(bench->wal, large, sizeof large, NULL), 0);
+    assert_int_equal(wal_flush(bench->wal, NULL), 0);
+    bench_free(bench);
+}
+
 /* What a write without room left behind is never taken for a record, nor its number wasted. */
 static void a_write_without_room_is_surely_not_stored(void **state)
 {
@@ -363,6 +384,7 @@ int main(void)
         cmocka_unit_test(recovery_trusts_the_disk),
         cmocka_unit_test(recovery_trusts_the_disk_even_when_it_is_full),
         cmocka_unit_test(no_room_to_prepare_refuses_and_resumes),
+        cmocka_unit_test(no_room_for_a_large_record_ends_too),
         cmocka_unit_test(a_write_without_room_is_surely_not_stored),
         cmocka_unit_test(short_and_interrupted_calls),
         cmocka_unit_test(nothing_is_reported_before_it_is_on_disk),
