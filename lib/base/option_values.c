@@ -1,6 +1,7 @@
 /* The parsers behind the types, and the redaction of URLs. */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,30 +61,68 @@ static int parse_with_unit(const char *text, const struct unit *units, const cha
     return 0;
 }
 
+static const struct unit duration_units[] = {
+    {"ns", 1},       {"us", NS_PER_US},    {"ms", NS_PER_MS},
+    {"s", NS_PER_S}, {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S},
+    {NULL, 0},
+};
+
+static const struct unit size_units[] = {
+    {"", 1},          {"B", 1},           {"KiB", 1 << 10},
+    {"MiB", 1 << 20}, {"GiB", 1LL << 30}, {"TiB", 1LL << 40},
+    {"kB", 1000},     {"MB", 1000000},    {"GB", 1000000000},
+    {NULL, 0},
+};
+
+/* In the largest unit that needs no fraction, so that it reads back as the same number. */
+static void with_unit(int64_t value, const struct unit *units, char *out, size_t out_bytes)
+{
+    const struct unit *best = NULL;
+    for (const struct unit *unit = units; unit->name && value != 0; unit++) {
+        if (value % unit->factor == 0 && (!best || unit->factor >= best->factor))
+            best = unit;
+    }
+    snprintf(out, out_bytes, "%lld%s", (long long)(best ? value / best->factor : value),
+             best ? best->name : "");
+}
+
+char *option_range(const struct option_spec *spec, char *out, size_t out_bytes)
+{
+    char ends[2][32];
+    const struct unit *units = spec->type == OPTION_DURATION ? duration_units
+                               : spec->type == OPTION_SIZE   ? size_units
+                                                             : NULL;
+    bool number = units || spec->type == OPTION_INT || spec->type == OPTION_DECIMAL;
+    out[0] = '\0';
+    if (!number || (spec->min == 0 && spec->max == 0))
+        return out;
+    for (int i = 0; i < 2; i++) {
+        int64_t value = i == 0 ? spec->min : spec->max;
+        if (units)
+            with_unit(value, units, ends[i], sizeof(ends[i]));
+        else
+            snprintf(ends[i], sizeof(ends[i]), "%lld", (long long)value);
+    }
+    if (spec->max == INT64_MAX)
+        snprintf(out, out_bytes, "at least %s", ends[0]);
+    else
+        snprintf(out, out_bytes, "%s to %s", ends[0], ends[1]);
+    return out;
+}
+
 int option_parse_duration(const char *text, int64_t *duration_ns, struct err *err)
 {
-    static const struct unit units[] = {
-        {"ns", 1},       {"us", NS_PER_US},    {"ms", NS_PER_MS},
-        {"s", NS_PER_S}, {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S},
-        {NULL, 0},
-    };
     if (strcmp(text, "0") == 0) {
         *duration_ns = 0;
         return 0;
     }
-    return parse_with_unit(text, units, "duration", "500us, 60ms, 1.5s, 5m or 1h", duration_ns,
-                           err);
+    return parse_with_unit(text, duration_units, "duration", "500us, 60ms, 1.5s, 5m or 1h",
+                           duration_ns, err);
 }
 
 int option_parse_size(const char *text, int64_t *bytes, struct err *err)
 {
-    static const struct unit units[] = {
-        {"", 1},          {"B", 1},           {"KiB", 1 << 10},
-        {"MiB", 1 << 20}, {"GiB", 1LL << 30}, {"TiB", 1LL << 40},
-        {"kB", 1000},     {"MB", 1000000},    {"GB", 1000000000},
-        {NULL, 0},
-    };
-    return parse_with_unit(text, units, "size", "4096, 256KiB, 64MiB or 2GiB", bytes, err);
+    return parse_with_unit(text, size_units, "size", "4096, 256KiB, 64MiB or 2GiB", bytes, err);
 }
 
 static void append(char *out, size_t out_bytes, size_t *at, const char *text, size_t len)

@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/log.h"
 
+enum { RANGE_BYTES = 80 };
+
 struct value {
     const struct option_spec *spec;
     const char *heading;
@@ -172,11 +174,8 @@ static int check_range(const struct option_spec *spec, double number, struct err
         return 0;
     if (open)
         return err_set(err, -ERANGE, "it may not be negative");
-    const char *unit = spec->type == OPTION_DURATION ? " ns"
-                       : spec->type == OPTION_SIZE   ? " bytes"
-                                                     : "";
-    return err_set(err, -ERANGE, "it must lie between %lld and %lld%s", (long long)spec->min,
-                   (long long)spec->max, unit);
+    char range[RANGE_BYTES];
+    return err_set(err, -ERANGE, "it must be %s", option_range(spec, range, sizeof(range)));
 }
 
 static int assign_number(struct value *value, const char *text, struct err *err)
@@ -503,6 +502,9 @@ static void help_value(const struct value *value, FILE *out)
         fprintf(out, "  %-30s  %s", flag, spec->help);
     if (spec->type == OPTION_LIST)
         fputs("; may be repeated", out);
+    char range[RANGE_BYTES];
+    if (option_range(spec, range, sizeof(range))[0] != '\0')
+        fprintf(out, "; %s", range);
     if (spec->required)
         fputs(" (needed)", out);
     if (spec->default_text && *spec->default_text)
@@ -545,6 +547,9 @@ void options_markdown(const struct options *options, FILE *out)
                 fprintf(out, *c == '|' ? ", " : "%c", *c);
         else
             fputs(takes, out);
+        char range[RANGE_BYTES];
+        if (option_range(spec, range, sizeof(range))[0] != '\0')
+            fprintf(out, ", %s", range);
         fprintf(out, " | %s | %s%s |\n", spec->default_text ? spec->default_text : "", spec->help,
                 spec->required ? " (needed)" : "");
     }

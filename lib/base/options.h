@@ -44,7 +44,7 @@ struct option_spec {
     const char *default_text; /* as a user would write it; NULL: none */
     bool required;            /* checked by options_require, not by options_parse */
     const char *help;         /* one sentence, no full stop */
-    int64_t min, max;         /* for numbers, durations, sizes; both 0: anything >= 0 */
+    int64_t min, max;         /* for numbers, durations, sizes; both 0: anything >= 0; in --help */
     const char *choices;
 };
 
@@ -94,6 +94,10 @@ void options_json(const struct options *options, struct buf *out);
 
 void options_help(const struct options *options, FILE *out);
 void options_markdown(const struct options *options, FILE *out); /* the table for docs/ */
+
+/* "4MiB to 1TiB", "1 to 100", "250ms to 1h": the range of a setting as a user would write it; ""
+ * when it has none but "not negative". Returns out, which is always terminated. */
+char *option_range(const struct option_spec *spec, char *out, size_t out_bytes);
 
 /* The parsers behind the types; -EINVAL and a sentence without the setting's name. */
 int option_parse_duration(const char *text, int64_t *duration_ns, struct err *err);

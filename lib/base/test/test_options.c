@@ -119,7 +119,7 @@ static void mistakes_name_flag_and_what_it_takes(void **state)
     static const struct {
         const char *argument, *says;
     } cases[] = {
-        {"--lanes=0", "between 1 and 100"},
+        {"--lanes=0", "it must be 1 to 100"},
         {"--lanes=1.5", "not a whole number"},
         {"--lanes=99999999999999999999", "too large"},
         {"--lanes", "--lanes=N"},
@@ -213,6 +213,54 @@ static void required_settings_are_asked_for(void **state)
     options_free(o);
 }
 
+/* Each end reads back as itself: what is printed may be typed. */
+static void ranges_are_shown_as_they_are_typed(void **state)
+{
+    (void)state;
+    static const struct option_spec ranges[] = {
+        {"segment", OPTION_SIZE, "SIZE", NULL, false, "size", 4 << 20, 1LL << 40, NULL},
+        {"odd", OPTION_SIZE, "SIZE", NULL, false, "odd", 1025, 1000000, NULL},
+        {"pause", OPTION_DURATION, "DURATION", NULL, false, "pause", 1500000, 3600000000000, NULL},
+        {"zero", OPTION_DURATION, "DURATION", NULL, false, "zero", 0, 90000000000, NULL},
+        {"level", OPTION_INT, "N", NULL, false, "level", -5, 5, NULL},
+        {"floor", OPTION_SIZE, "SIZE", NULL, false, "floor", 16 << 20, INT64_MAX, NULL},
+        {"free", OPTION_INT, "N", NULL, false, "free", 0, 0, NULL},
+        {NULL, OPTION_STRING, NULL, NULL, false, NULL, 0, 0, NULL},
+    };
+    static const char *const says[] = {
+        "size; 4MiB to 1TiB\n",
+        "odd; 1025B to 1MB\n",
+        "pause; 1500us to 1h\n",
+        "zero; 0 to 90s\n",
+        "level; -5 to 5\n",
+        "floor; at least 16MiB\n",
+        "free\n",
+        "| `--segment` | `SLUICE_SEGMENT` | SIZE, 4MiB to 1TiB | ",
+        "| `--free` | `SLUICE_FREE` | N | ",
+    };
+    struct options *o = options_new("prog", "prog: a program");
+    struct err err = {0};
+    options_add(o, "Ranges", ranges);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    options_help(o, out);
+    options_markdown(o, out);
+    fclose(out);
+    for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
+        if (!strstr(text, says[i]))
+            fail_msg("\"%s\" is missing in:\n%s", says[i], text);
+    free(text);
+    assert_int_equal(options_set(o, "segment", "1MiB", "--segment", &err), -EINVAL);
+    assert_string_equal(err.text, "--segment: it must be 4MiB to 1TiB");
+    assert_int_equal(options_set(o, "segment", "4MiB", "--segment", &err), 0);
+    assert_int_equal(options_set(o, "segment", "1TiB", "--segment", &err), 0);
+    assert_int_equal(options_set(o, "odd", "1025B", "--odd", &err), 0);
+    assert_int_equal(options_set(o, "odd", "1MB", "--odd", &err), 0);
+    assert_int_equal(options_set(o, "pause", "1500us", "--pause", &err), 0);
+    options_free(o);
+}
+
 static void help_and_version_win_over_mistakes(void **state)
 {
     (void)state;
@@ -247,6 +295,7 @@ int main(void)
         cmocka_unit_test(passwords_come_by_environment_or_file_and_are_never_shown),
         cmocka_unit_test(redaction_keeps_everything_but_the_password),
         cmocka_unit_test(required_settings_are_asked_for),
+        cmocka_unit_test(ranges_are_shown_as_they_are_typed),
         cmocka_unit_test(help_and_version_win_over_mistakes),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
