@@ -211,9 +211,12 @@ static bool drain_once(struct drain_lane *lane)
         return true;
     }
     if (count < 0) {
-        char text[200];
+        const char *by = count == -ESHUTDOWN && drain->driver->broken_by
+                             ? drain->driver->broken_by(lane->source)
+                             : NULL;
+        char text[400];
         snprintf(text, sizeof(text), "the sink %s gives nothing: %s", drain->driver->name,
-                 strerror(-count));
+                 by && by[0] != '\0' ? by : strerror(-count));
         atomic_fetch_add(&drain->counters.fetch_failures, 1);
         if (count == -ESHUTDOWN) {
             give_up(lane, count, text);

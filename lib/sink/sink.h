@@ -137,6 +137,9 @@ struct sink_driver {
      * up to wait_ms for that first one. count (> 0), 0: nothing came, -EIO/-ENOTCONN and the like:
      * try later (the driver reconnects by itself), -ESHUTDOWN: broken for good. */
     int (*fetch)(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);
+    /* After -ESHUTDOWN: what happened and where, one sentence without its full stop, good until
+     * lane_close; NULL or "": nothing is known beyond that. May be NULL. */
+    const char *(*broken_by)(struct sink_lane *lane);
     int (*keep)(
         struct sink_lane *lane); /* renew lease, heartbeat; called while the main DB works */
     int (*ack)(struct sink_lane *lane,

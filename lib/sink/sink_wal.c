@@ -642,6 +642,7 @@ const struct sink_driver sink_wal = {
     .why = wal_why,
     .lane_open = wal_lane_open,
     .fetch = wal_drain_fetch,
+    .broken_by = wal_drain_broken_by,
     .keep = wal_drain_keep,
     .ack = wal_drain_ack,
     .release = wal_drain_release,

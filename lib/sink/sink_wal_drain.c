@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -84,8 +85,20 @@ static int lane_error(struct wal_drain *drain, int rc)
         log_error("reading the log: %s", problem[0] != '\0' ? problem : strerror(-rc));
         drain->complained = true;
     }
+    bool passes = rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+    if (!passes && drain->broken_by[0] == '\0') {
+        const char *problem = wal_reader_problem(drain->reader);
+        snprintf(drain->broken_by, sizeof(drain->broken_by), "%s",
+                 problem[0] != '\0' ? problem : strerror(-rc));
+    }
     /* Damage, a removed folder, a cursor that can't be written: nothing that waiting would heal. */
-    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ? rc : -ESHUTDOWN;
+    return passes ? rc : -ESHUTDOWN;
+}
+
+/* Written once, under the mutex that this lane has held since. */
+const char *wal_drain_broken_by(struct sink_lane *base)
+{
+    return lane_of(base)->drain->broken_by;
 }
 
 static void lane_reserve(struct wal_lane *lane, size_t capacity)

@@ -15,6 +15,7 @@ struct wal_drain {
     pthread_cond_t turn;
     bool fetching; /* a lane has its turn in fetch; under the mutex */
     bool complained;
+    char broken_by[256]; /* the first error that is final */
 };
 
 int wal_drain_open(struct wal_drain *drain, const struct options *options, struct err *err);
@@ -23,6 +24,7 @@ struct sink_lane *wal_drain_lane(struct wal_drain *drain);
 
 /* As sink.h says. */
 int wal_drain_fetch(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);
+const char *wal_drain_broken_by(struct sink_lane *lane);
 int wal_drain_keep(struct sink_lane *lane);
 int wal_drain_ack(struct sink_lane *lane, struct sink_batch *batch);
 int wal_drain_release(struct sink_lane *lane, struct sink_batch *batch);

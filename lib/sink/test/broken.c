@@ -403,6 +403,7 @@ const struct sink_driver *broken_driver(const char *name, const struct sink_driv
         wrapped.upkeep = sink_no_upkeep;
         wrapped.upkeep_stat = NULL;
         wrapped.why = NULL;
+        wrapped.broken_by = NULL;
         wrapped.lane_open = broken_lane_open;
         wrapped.fetch = broken_fetch;
         wrapped.keep = broken_keep;

@@ -308,6 +308,36 @@ static void a_failed_flush_is_unknown_and_final(void **state)
     assert_true(failed);
 }
 
+static void damage_is_named_with_its_place(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->api = open_role(fixture, SINK_INGEST);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(submit(fixture, 1000), 0);
+        assert_int_equal(sink_wal.process(fixture->api), 0);
+    }
+    char *segment = xasprintf("%s/deep/log/00000000000000000001.seg", fixture->folder);
+    FILE *file = fopen(segment, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 5632 + 100, SEEK_SET), 0); /* in the second batch */
+    assert_int_equal(fputs("rot", file) >= 0, 1);
+    fclose(file);
+    struct sink *worker = open_role(fixture, SINK_DRAIN);
+    struct sink_lane *lane;
+    struct sink_batch batch;
+    assert_int_equal(sink_wal.lane_open(worker, 0, &lane, NULL), 0);
+    assert_int_equal(sink_wal.fetch(lane, 1, 50, &batch), 1);
+    assert_int_equal(sink_wal.ack(lane, &batch), 0);
+    assert_int_equal(sink_wal.fetch(lane, 1, 50, &batch), -ESHUTDOWN);
+    const char *says = sink_wal.broken_by(lane);
+    if (!strstr(says, segment) || !strstr(says, " at 5632: ")) {
+        fail_msg("file and offset are missing: %s", says);
+    }
+    sink_wal.lane_close(lane);
+    sink_wal.close(worker, 0);
+    free(segment);
+}
+
 static void closing_too_late_refuses(void **state)
 {
     struct fixture *fixture = *state;
@@ -443,6 +473,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_quota_refuses_until_the_worker_has_caught_up, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_failed_flush_is_unknown_and_final, setup, teardown),
+        cmocka_unit_test_setup_teardown(damage_is_named_with_its_place, setup, teardown),
         cmocka_unit_test_setup_teardown(closing_too_late_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(sealed_only_reads_what_has_ended, setup, teardown),
         cmocka_unit_test_setup_teardown(upkeep_ends_the_segment, setup, teardown),
