@@ -69,17 +69,15 @@ static double total_of(const struct background_kind *kind, const cJSON *event)
     return kind->counters[1] ? total + json_number(event, kind->counters[1]) : total;
 }
 
-static void sample_kind(struct run *run, size_t index, int64_t ts_us, const cJSON *event)
+static void sample_kind(struct run *run, size_t index, int64_t ts_us, double total, bool going_on)
 {
     const struct background_kind *kind = &background_kinds[index];
     struct work_track *track = &run->tracks[index];
-    double total = total_of(kind, event);
     if (!(total >= 0) || ts_us < track->ts_us)
         return;
     if (track->samples++ > 0) {
         /* A part that was started again counts from 0. */
         double count = total >= track->total ? total - track->total : total;
-        bool going_on = kind->gauge && json_number(event, kind->gauge) > 0;
         struct work *last =
             track->last > 0 && going_on && count == 0 ? &run->works[track->last - 1] : NULL;
         if (last && last->end_us == track->ts_us) {
@@ -97,13 +95,29 @@ static void sample_kind(struct run *run, size_t index, int64_t ts_us, const cJSO
     track->total = total;
 }
 
+/* The runner looks at the main DB right before the load, too: what it had it do until then (a
+ * checkpoint) is none of the load's. runner.jsonl is read before sampler.jsonl. */
+static void sample_begin(struct run *run, size_t index, int64_t ts_us)
+{
+    const struct main_rows *begin = &run->main_begin;
+    const char *counter = background_kinds[index].counters[0];
+    if (run->tracks[index].ts_us < begin->ts_us && begin->ts_us <= ts_us)
+        sample_kind(run, index, begin->ts_us,
+                    strcmp(counter, "checkpoints") == 0 ? begin->checkpoints : begin->autovacuums,
+                    false);
+}
+
 void background_on_sample(struct run *run, int64_t ts_us, const cJSON *event, bool main_db)
 {
     for (size_t i = 0; i < BACKGROUND_KINDS; i++) {
         const struct background_kind *kind = &background_kinds[i];
-        if ((strcmp(kind->who, "main-db") == 0) == main_db &&
-            background_applies(kind, run->manifest.sink ? run->manifest.sink : ""))
-            sample_kind(run, i, ts_us, event);
+        if ((strcmp(kind->who, "main-db") == 0) != main_db ||
+            !background_applies(kind, run->manifest.sink ? run->manifest.sink : ""))
+            continue;
+        if (main_db)
+            sample_begin(run, i, ts_us);
+        sample_kind(run, i, ts_us, total_of(kind, event),
+                    kind->gauge && json_number(event, kind->gauge) > 0);
     }
 }
 

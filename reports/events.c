@@ -286,11 +286,12 @@ static bool on_db_count(struct run *run, int64_t ts_us, const cJSON *event)
 
 static bool on_main_rows(struct run *run, int64_t ts_us, const cJSON *event)
 {
-    (void)ts_us;
-    struct main_rows rows;
+    struct main_rows rows = {.ts_us = ts_us};
     if (!take(event, "row_sleeps", COUNT_MAX, &rows.row_sleeps) ||
         !take(event, "rows", COUNT_MAX, &rows.rows) ||
-        !take(event, "refused", COUNT_MAX, &rows.refused))
+        !take(event, "refused", COUNT_MAX, &rows.refused) ||
+        !take_maybe(event, "checkpoints", COUNT_MAX, &rows.checkpoints) ||
+        !take_maybe(event, "autovacuums", COUNT_MAX, &rows.autovacuums))
         return false;
     bool begins = strcmp(json_text(event, "state"), "begin") == 0;
     *(begins ? &run->main_begin : &run->main_end) = rows;

@@ -119,7 +119,8 @@ void run_load(struct run *run, const char *dir, bool only_audit)
     memset(run, 0, sizeof(*run));
     run->dir = xstrdup(dir);
     run->name = xstrdup(dir);
-    run->main_begin = run->main_end = (struct main_rows){NAN, NAN, NAN};
+    run->main_begin = run->main_end =
+        (struct main_rows){NAN, NAN, NAN, .checkpoints = NAN, .autovacuums = NAN};
     manifest_read(&run->manifest, dir, &run->manifest_err);
     load_ledgers(run);
     struct err err = {0};

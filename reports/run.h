@@ -75,6 +75,8 @@ struct work_track { /* the last sample of a kind's counters */
 
 struct main_rows { /* the runner's look at the main DB; NAN: none */
     double row_sleeps, rows, refused;
+    int64_t ts_us;                   /* 0: none */
+    double checkpoints, autovacuums; /* NAN: not told */
 };
 
 struct lateness { /* the generator on itself, one phase */

@@ -444,6 +444,8 @@ static void record_main_rows(struct one_run *run, const char *state)
     metrics_int(&run->event, "row_sleeps", counts.row_sleeps);
     metrics_int(&run->event, "rows", counts.tasks);
     metrics_int(&run->event, "refused", counts.refused);
+    metrics_int(&run->event, "checkpoints", counts.checkpoints);
+    metrics_int(&run->event, "autovacuums", counts.autovacuums);
     metrics_write(run->metrics, &run->event);
     metrics_flush(run->metrics);
 }

@@ -228,6 +228,7 @@ static void test_rewrite(void **state)
     free(md);
     char *script = rundir_read(dir, "charts/backlog.gp");
     has(script, "rectangle from first 1.000, graph 0 to first 9.000, graph 1 fillcolor rgb '#b8");
+    has_not(script, "rectangle from first 0.000, graph 0"); /* the checkpoint before the load */
     free(script);
     report_result_free(&result);
     free(run);
