@@ -2,11 +2,10 @@
  *
  *   "durable" "refused" "unknown"   decided in the next process()
  *   "slow N"                        durable at the Nth process() from now, about 1 ms each
- *   "hold"                          not decided until "release", upkeep() or close() (then: durable)
- *   "release"                       durable, and so are all that are held
- *   "again" "toobig" "odd"          submit answers -EAGAIN, -EMSGSIZE, -EPROTO
- *   "broken"                        submit answers -EIO
- *   "break"                         process() decides all as unknown and answers -EIO
+ *   "hold"                          not decided until "release", upkeep() or close() (then:
+ * durable) "release"                       durable, and so are all that are held "again" "toobig"
+ * "odd"          submit answers -EAGAIN, -EMSGSIZE, -EPROTO "broken"                        submit
+ * answers -EIO "break"                         process() decides all as unknown and answers -EIO
  *   "nospace"                       submit answers -ENOSPC
  *   "fill"                          durable, and from then on the sink is not ready, being full
  *   "disconnect"                    durable, and from then on the sink is not ready
