@@ -428,7 +428,7 @@ static int drain(struct one_run *run, struct err *err)
 static void record_main_rows(struct one_run *run, const char *state)
 {
     struct maindb *db;
-    struct maindb_counts counts;
+    struct maindb_counts counts = {0};
     struct err err = {0};
     int rc = maindb_open(&db, run->parts[PART_MAIN_DB].server.url, "sluice", &err);
     if (rc == 0) {
