@@ -372,11 +372,13 @@ static void with_gives_back_the_commands_code(void **state)
 static void with_starts_several_servers(void **state)
 {
     (void)state;
+    static const char script[] =
+        "test -S $SLUICE_TEST_MAIN_CONTROL && test -S $SLUICE_TEST_INGEST_CONTROL && "
+        "test -n \"$SLUICE_TEST_INGEST_URL\" && "
+        "test \"$SLUICE_TEST_INGEST_URL\" != \"$SLUICE_TEST_MAIN_URL\" && echo two servers";
     need_postgres();
     EXPECT(0, "two servers", "with", "main-db", "ingest", "--state", "state", "--", "/bin/sh", "-c",
-           "test -S $SLUICE_TEST_MAIN_CONTROL && test -S $SLUICE_TEST_INGEST_CONTROL && "
-           "test -n \"$SLUICE_TEST_INGEST_URL\" && "
-           "test \"$SLUICE_TEST_INGEST_URL\" != \"$SLUICE_TEST_MAIN_URL\" && echo two servers");
+           script);
     expect_nothing_left();
     assert_int_equal(count_files("state/*"), 0);
 }
