@@ -13,10 +13,6 @@ mkdir "$WORK/state" && chmod 755 "$WORK/state"
 # variables on), so that what is left over can be found by it.
 export MARK_OF_THIS_TEST="sluice-test-$$-$RANDOM$RANDOM"
 
-# Postgres keeps some of its memory where only an orderly end removes it.
-shared_memory() { find /dev/shm -maxdepth 1 -name 'PostgreSQL.*' 2>/dev/null | sort; }
-SHARED_BEFORE=$(shared_memory)
-
 say() { printf '%s\n' "$*"; }
 
 die() {
@@ -51,10 +47,6 @@ expect_nothing_left() {
         say "still there: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline")"
     done
     [ -z "$left" ] || die 'processes were left behind'
-    # Only where nobody else starts and stops servers meanwhile.
-    if [ "${CI:-}" = true ]; then
-        [ "$(shared_memory)" = "$SHARED_BEFORE" ] || die "shared memory was left behind: $(shared_memory | xargs)"
-    fi
     [ -z "$(ls -A "$WORK/state")" ] || die "state was left behind: $(ls -A "$WORK/state")"
 }
 
