@@ -100,7 +100,8 @@ void columns_table(const struct comparison *comparison, struct buf *out, const c
 /* A sink's name, "(control)" added; its version and replicas. */
 void put_text(struct buf *out, const char *text, bool markdown);
 void put_server(struct buf *out, const struct group *group, bool markdown);
-double group_replicas(const struct group *group);                            /* NAN: not known */
+double server_replicas(const cJSON *server);                                 /* NAN: not known */
+double group_replicas(const struct group *group);                            /* the same */
 void put_version(struct buf *out, const struct group *group, bool markdown); /* both */
 
 void compare_markdown(const struct comparison *comparison, struct buf *out);

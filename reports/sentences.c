@@ -35,11 +35,17 @@ void put_server(struct buf *out, const struct group *group, bool markdown)
     }
 }
 
+double server_replicas(const cJSON *server)
+{
+    double replicas = json_number(server, "replicas");
+    return replicas > 0 ? replicas : NAN; /* of a server that was given, nobody has read it */
+}
+
 double group_replicas(const struct group *group)
 {
     const cJSON *server = manifest_server(&group->first->run.manifest, "sink");
     if (server)
-        return json_number(server, "replicas");
+        return server_replicas(server);
     return group->first->run.manifest_err.code == 0 ? 1 : NAN;
 }
 

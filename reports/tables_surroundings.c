@@ -91,7 +91,7 @@ static void put_servers(const struct comparison *comparison, struct buf *out)
             text_markdown(cell, json_text(server, "name"));
             text_markdown(table_cell(&table), json_text(server, "role"));
             text_markdown(table_cell(&table), json_text(server, "version"));
-            text_count(table_cell(&table), json_number(server, "replicas"));
+            text_count(table_cell(&table), server_replicas(server));
             put_settings(table_cell(&table), json_get(server, "settings"));
         }
     }

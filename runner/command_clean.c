@@ -1,4 +1,5 @@
-/* sluice clean: what a killed sluice could not tidy up. Kept evidence (runs/) is not touched. */
+/* sluice clean: what a killed sluice could not tidy up, and what runs left on servers that were
+ * given to them. Kept evidence (runs/) is not touched. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -7,9 +8,14 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "command.h"
+#include "given.h"
+#include "sink/sink.h"
 #include "state.h"
+
+#define WAITING_NS (10 * NS_PER_S)
 
 static const struct option_spec clean_options[] = {
     {.name = "runs",
@@ -18,13 +24,20 @@ static const struct option_spec clean_options[] = {
      .default_text = "runs",
      .help = "look through the runs there for state that was left elsewhere (--state)"},
     {.name = "state", .type = OPTION_STRING, .unit = "DIR", .help = "clean there, too"},
+    {.name = "discard-tasks",
+     .type = OPTION_BOOL,
+     .help = "remove a sink from its server even while tasks wait in it"},
     {.name = NULL},
 };
 
 static const char clean_more[] =
     "\nRemoves the folders with server data that sluice left when it was killed, in\n"
     "/var/tmp/sluice-state-<uid>, in --state DIR, and where the manifests in --runs say. A folder\n"
-    "whose sluice is alive is left alone; so are all runs.\n";
+    "whose sluice is alive is left alone; so are all runs.\n"
+    "\n"
+    "On servers that were given to a run: with --sink NAME and --sink-url what that sink made "
+    "there\n"
+    "(its table, stream or queue), with --main-url the schema sluice. Nothing else is touched.\n";
 
 /* The state folder that a run's manifest names, when the run did not end well. */
 static int clean_run(const char *run_dir, struct err *err)
@@ -71,6 +84,95 @@ static int clean_below(const char *dir, int levels, struct err *err)
     return removed;
 }
 
+/* ---- servers that were given ---- */
+
+static int count_waiting(const struct sink_driver *driver, const struct options *options,
+                         int64_t *tasks, struct err *err)
+{
+    struct sink_backlog backlog = {.tasks = -1};
+    struct sink *probe;
+    int rc = driver->open(&probe, SINK_PROBE, options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    int64_t until_ns = clock_mono_ns() + WAITING_NS;
+    do {
+        rc = driver->backlog(probe, &backlog);
+        clock_sleep_ns(50 * NS_PER_MS);
+    } while ((rc < 0 || backlog.tasks < 0) && clock_mono_ns() < until_ns);
+    driver->close(probe, clock_mono_ns() + NS_PER_S);
+    *tasks = rc < 0 ? -1 : backlog.tasks;
+    return 0;
+}
+
+static int clean_sink(const struct options *options, struct err *err)
+{
+    const struct sink_driver *driver = sink_find(options_string(options, "sink"));
+    int64_t tasks = 0;
+    int rc = 0;
+    if (!driver || driver->remove) {
+        rc = sink_select(options, &driver, err); /* is there such a sink, with all that it needs? */
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!driver->remove) {
+        return err_set(err, -EINVAL, "the sink %s leaves nothing on a server", driver->name);
+    }
+    /* Also tells whether what is there is ours, and makes the question below one that has an
+     * answer. */
+    rc = driver->setup(options, err);
+    if (rc == 0) {
+        rc = count_waiting(driver, options, &tasks, err);
+    }
+    if (rc == 0 && tasks != 0 && !options_bool(options, "discard-tasks")) {
+        rc = tasks > 0 ? err_set(err, -EBUSY,
+                                 "%lld tasks wait in it: let a worker drain it first, or add "
+                                 "--discard-tasks",
+                                 (long long)tasks)
+                       : err_set(err, -EBUSY,
+                                 "it does not tell how many tasks wait in it; --discard-tasks "
+                                 "removes it whatever it holds");
+    }
+    if (rc == 0) {
+        rc = driver->remove(options, err);
+    }
+    if (rc < 0) {
+        return err_prefix(err, "sink %s", driver->name);
+    }
+    char shown[512];
+    printf("removed what the sink %s had made at %s%s\n", driver->name,
+           url_redact(options_string(options, "sink-url"), shown, sizeof(shown)),
+           tasks > 0 ? ", with the tasks that waited in it" : "");
+    return 1;
+}
+
+static int clean_main_db(const char *url, struct err *err)
+{
+    char shown[512];
+    int rc = given_main_remove(url, err);
+    if (rc == 1) {
+        printf("dropped the schema sluice at %s\n", url_redact(url, shown, sizeof(shown)));
+    }
+    return rc;
+}
+
+/* How many places were cleaned. */
+static int clean_given(const struct options *options, struct err *err)
+{
+    const char *main_url = options_string(options, "main-url");
+    int sink = 0, main = 0;
+    if (options_is_set(options, "sink")) {
+        sink = clean_sink(options, err);
+    } else if (options_is_set(options, "sink-url")) {
+        printf("what a sink made at --sink-url stays: name it, as in --sink rabbit\n");
+    }
+    if (sink >= 0 && main_url) {
+        main = clean_main_db(main_url, err);
+    }
+    return sink < 0 ? sink : main < 0 ? main : sink + main;
+}
+
 static int clean(const struct options *options, struct err *err)
 {
     char *base = state_default_base();
@@ -87,6 +189,10 @@ static int clean(const struct options *options, struct err *err)
     } else {
         free(base);
     }
+    if (total >= 0) {
+        rc = clean_given(options, err);
+        total = rc < 0 ? rc : total + rc;
+    }
     return total;
 }
 
@@ -94,17 +200,20 @@ static int clean_main(int argc, char *argv[])
 {
     struct options *options = options_new("sluice clean", "removes what a killed sluice left");
     options_add(options, "Settings", clean_options);
+    sink_add_options(options);
     int code;
-    if (command_start(options, argc, argv, "[--runs DIR] [--state DIR]", clean_more, &code)) {
+    if (command_start(options, argc, argv,
+                      "[--runs DIR] [--state DIR] [--sink NAME --sink-url URL] [--main-url URL]",
+                      clean_more, &code)) {
         struct err err = {0};
         size_t count;
         options_args(options, &count);
         if (count > 0) {
-            code = command_fail(EXIT_MISTAKE, "clean takes no words, only --runs and --state");
+            code = command_fail(EXIT_MISTAKE, "clean takes no words, only flags");
         } else {
             int removed = clean(options, &err);
             if (removed < 0) {
-                code = command_fail(EXIT_UNUSABLE, err.text);
+                code = command_fail(removed == -EINVAL ? EXIT_MISTAKE : EXIT_UNUSABLE, err.text);
             } else if (removed == 0) {
                 printf("nothing to clean\n");
             }

@@ -65,6 +65,16 @@ static const struct option_spec place_options[] = {
      .help = "where servers and the WAL keep their data meanwhile, on the disk to be measured; "
              "without: /var/tmp/sluice-state-<uid>"},
     {.name = "keep-state", .type = OPTION_BOOL, .help = "leave that data there at the end"},
+    {.name = "sink-url",
+     .type = OPTION_URL,
+     .unit = "URL",
+     .help = "the server of the one sink that needs one, instead of a private one; with a password "
+             "only by SLUICE_SINK_URL or @file"},
+    {.name = "main-url",
+     .type = OPTION_URL,
+     .unit = "URL",
+     .help = "a main database (PostgreSQL) instead of a private one; the tables lie in a schema of "
+             "their own, sluice"},
     {.name = "daemons",
      .type = OPTION_STRING,
      .unit = "DIR",
@@ -85,6 +95,8 @@ struct comparison {
     struct choice choices[SINKS_MAX];
     size_t choice_count;
     unsigned repeat;
+    const char *main_url, *sink_url; /* servers that are given, and not ours; NULL: ours */
+    const struct sink_driver *given; /* whose server sink_url is */
     char *dir, *base;
     char *daemons;
     uint64_t seed;
@@ -142,6 +154,49 @@ static bool can_have(const struct sink_driver *driver, const struct scenario_fau
     return true;
 }
 
+static const struct option_spec *find_spec(const struct option_spec *table, const char *name)
+{
+    for (; table && table->name; table++) {
+        if (strcmp(table->name, name) == 0) {
+            return table;
+        }
+    }
+    return NULL;
+}
+
+/* Servers that are given: whose, and that nothing is to befall them. */
+static int check_given(struct comparison *comparison, struct err *err)
+{
+    const struct scenario *scenario = &comparison->scenario;
+    size_t count = 0;
+    comparison->sink_url = options_string(comparison->options, "sink-url");
+    comparison->main_url = options_string(comparison->options, "main-url");
+    for (size_t i = 0; comparison->sink_url && i < comparison->choice_count; i++) {
+        const struct sink_driver *driver = comparison->choices[i].driver;
+        if (find_spec(driver->options, "sink-url") || server_for_sink(driver->name)) {
+            comparison->given = driver;
+            count++;
+        }
+    }
+    if (comparison->sink_url && count != 1) {
+        return err_set(err, -EINVAL,
+                       "--sink-url is the server of one sink, and %zu of those chosen have one: "
+                       "name it, as in --sink rabbit",
+                       count);
+    }
+    for (size_t i = 0; i < scenario->fault_count; i++) {
+        const struct scenario_fault *fault = &scenario->faults[i];
+        bool sink = fault->who == FAULT_SINK && comparison->sink_url;
+        if (sink || (fault->who == FAULT_MAIN_DB && comparison->main_url)) {
+            return err_set(err, -EINVAL,
+                           "%s: the %s is not ours (--%s-url), and nothing may befall it: expected "
+                           "no such fault (--set 'faults=[]')",
+                           fault->place, fault_who_names[fault->who], sink ? "sink" : "main");
+        }
+    }
+    return 0;
+}
+
 /* A control goes without the faults that it can't have; a contender must have them all. */
 static int assign_faults(struct comparison *comparison, struct err *err)
 {
@@ -177,21 +232,14 @@ static void assign_background(struct comparison *comparison)
     for (size_t k = 0; k < comparison->choice_count; k++) {
         struct choice *choice = &comparison->choices[k];
         for (size_t i = 0; i < scenario->background_count; i++) {
-            if (background_can(choice->driver, &scenario->background[i])) {
+            enum background_who who = scenario->background[i].who;
+            bool ours = !(who == BACKGROUND_MAIN_DB && comparison->main_url) &&
+                        !(who == BACKGROUND_SINK && choice->driver == comparison->given);
+            if (ours && background_can(choice->driver, &scenario->background[i])) {
                 choice->background_bits |= UINT32_C(1) << i;
             }
         }
     }
-}
-
-static const struct option_spec *find_spec(const struct option_spec *table, const char *name)
-{
-    for (; table && table->name; table++) {
-        if (strcmp(table->name, name) == 0) {
-            return table;
-        }
-    }
-    return NULL;
 }
 
 /* Names, types and ranges of the scenario's `sink` settings, by the drivers' own tables. */
@@ -254,6 +302,9 @@ static int check(struct comparison *comparison, struct err *err)
         rc = check_sink_settings(&comparison->scenario, err);
     }
     if (rc == 0) {
+        rc = check_given(comparison, err);
+    }
+    if (rc == 0) {
         rc = assign_faults(comparison, err);
         assign_background(comparison);
     }
@@ -303,7 +354,8 @@ static void say_skipped_background(const struct comparison *comparison, const st
         }
     }
     if (skipped.len > 0) {
-        printf("%s: left out, since this sink has no such thing: %s\n", label, skipped.data);
+        printf("%s: left out, since this sink has no such thing, or the server is not ours: %s\n",
+               label, skipped.data);
     }
     buf_free(&skipped);
 }
@@ -357,19 +409,22 @@ static bool make_run(struct comparison *comparison, const struct choice *choice,
         int64_t drain_ns = options_is_set(options, "drain-timeout")
                                ? options_duration_ns(options, "drain-timeout")
                                : scenario_drain_timeout_ns(&comparison->scenario);
-        struct run_request request = {.scenario = &comparison->scenario,
-                                      .driver = choice->driver,
-                                      .fault_bits = choice->fault_bits,
-                                      .background_bits = choice->background_bits,
-                                      .repeat = repeat,
-                                      .seed = seed_of(comparison, repeat),
-                                      .dir = dir,
-                                      .base = comparison->base,
-                                      .daemons = comparison->daemons,
-                                      .drain_timeout_ns = drain_ns,
-                                      .allow_unsafe = options_bool(options, "allow-unsafe"),
-                                      .keep_state = options_bool(options, "keep-state"),
-                                      .label = label};
+        struct run_request request = {
+            .scenario = &comparison->scenario,
+            .driver = choice->driver,
+            .fault_bits = choice->fault_bits,
+            .background_bits = choice->background_bits,
+            .repeat = repeat,
+            .seed = seed_of(comparison, repeat),
+            .dir = dir,
+            .base = comparison->base,
+            .daemons = comparison->daemons,
+            .main_url = comparison->main_url,
+            .sink_url = choice->driver == comparison->given ? comparison->sink_url : NULL,
+            .drain_timeout_ns = drain_ns,
+            .allow_unsafe = options_bool(options, "allow-unsafe"),
+            .keep_state = options_bool(options, "keep-state"),
+            .label = label};
         outcome = run_perform(&request, &err);
     }
     if (outcome == RUN_COMPLETE) {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "given.h"
 #include "keeper.h"
 #include "maindb/maindb.h"
 #include "state.h"
@@ -74,8 +75,11 @@ static void name_parts(struct one_run *run)
     if (!(driver->flags & SINK_DRAINS)) {
         run->parts[PART_WORKER].who = NULL;
     }
-    if (!server_for_sink(driver->name)) {
+    if (!server_for_sink(driver->name) || run->request->sink_url) {
         run->parts[PART_SINK].who = NULL;
+    }
+    if (run->request->main_url) {
+        run->parts[PART_MAIN_DB].who = NULL;
     }
 }
 
@@ -143,8 +147,6 @@ static int set_sink_options(struct one_run *run, struct err *err)
 {
     const struct scenario *scenario = run->request->scenario;
     const struct sink_driver *driver = run->request->driver;
-    const char *main_url = run->parts[PART_MAIN_DB].server.url;
-    const char *sink_url = run->parts[PART_SINK].server.url;
     run->sink_options = options_new("sluice", "");
     sink_add_options(run->sink_options);
     int rc = set_option(run, "sink", driver->name, "runner", false, err);
@@ -153,10 +155,10 @@ static int set_sink_options(struct one_run *run, struct err *err)
                         scenario->sink[i].place, true, err);
     }
     if (rc == 0 && has_option(driver->options, "main-url")) {
-        rc = set_option(run, "main-url", main_url, "runner", false, err);
+        rc = set_option(run, "main-url", run->main_url, "runner", false, err);
     }
-    if (rc == 0 && sink_url) {
-        rc = set_option(run, "sink-url", sink_url, "runner", false, err);
+    if (rc == 0 && run->sink_url) {
+        rc = set_option(run, "sink-url", run->sink_url, "runner", false, err);
     }
     if (rc == 0) {
         rc = set_folders(run, err);
@@ -209,26 +211,43 @@ static int describe_server(struct one_run *run, enum part_id id, const char *ver
     return rc;
 }
 
-static int start_servers(struct one_run *run, struct err *err)
+static int start_main(struct one_run *run, struct err *err)
+{
+    const struct run_request *request = run->request;
+    struct err found = {0};
+    int rc;
+    if (request->main_url) {
+        rc = given_start_main(run, err);
+    } else {
+        rc = part_start_server(run, PART_MAIN_DB, &server_postgres, err);
+        run->main_url = run->parts[PART_MAIN_DB].server.url;
+    }
+    if (rc == 0) {
+        rc = maindb_setup(run->main_url, request->scenario->row_delay_ns, err);
+    }
+    if (rc == 0) {
+        rc = maindb_preflight(run->main_url, run->main_version, sizeof(run->main_version), &found);
+        rc = judge_preflight(run, "main-db", rc, &found, err);
+    }
+    if (rc == 0 && request->main_url) {
+        given_describe(run, "main-db", "postgres", run->main_version, request->main_url);
+    } else if (rc == 0) {
+        rc = describe_server(run, PART_MAIN_DB, run->main_version, err);
+    }
+    return rc;
+}
+
+static int start_sink(struct one_run *run, struct err *err)
 {
     const struct run_request *request = run->request;
     const struct sink_driver *driver = request->driver;
     const struct server_kind *kind = server_for_sink(driver->name);
     struct err found = {0};
-    int rc = part_start_server(run, PART_MAIN_DB, &server_postgres, err);
-    const char *url = run->parts[PART_MAIN_DB].server.url;
-    if (rc == 0) {
-        rc = maindb_setup(url, request->scenario->row_delay_ns, err);
-    }
-    if (rc == 0) {
-        rc = maindb_preflight(url, run->main_version, sizeof(run->main_version), &found);
-        rc = judge_preflight(run, "main-db", rc, &found, err);
-    }
-    if (rc == 0) {
-        rc = describe_server(run, PART_MAIN_DB, run->main_version, err);
-    }
-    if (rc == 0 && kind) {
+    int rc = 0;
+    run->sink_url = request->sink_url;
+    if (!request->sink_url && kind) {
         rc = part_start_server(run, PART_SINK, kind, err);
+        run->sink_url = run->parts[PART_SINK].server.url;
     }
     if (rc == 0) {
         rc = set_sink_options(run, err);
@@ -237,11 +256,21 @@ static int start_servers(struct one_run *run, struct err *err)
         err_prefix(err, "sink %s", driver->name);
     }
     if (rc == 0) {
-        found = (struct err){0};
         rc = driver->preflight(run->sink_options, &found);
         rc = judge_preflight(run, driver->name, rc, &found, err);
     }
-    if (rc == 0 && kind) {
+    if (rc == 0 && request->sink_url) {
+        found = (struct err){0};
+        rc = given_check_sink(run, &found);
+        rc = judge_preflight(run, driver->name, rc, &found, err);
+        if (rc == 0) {
+            char version[96] = "";
+            if (driver->server_version) {
+                driver->server_version(run->sink_options, version, sizeof(version), NULL);
+            }
+            given_describe(run, "sink", kind ? kind->name : driver->name, version, run->sink_url);
+        }
+    } else if (rc == 0 && kind) {
         rc = describe_server(run, PART_SINK, run->parts[PART_SINK].server.version, err);
     }
     return rc;
@@ -430,7 +459,7 @@ static void record_main_rows(struct one_run *run, const char *state)
     struct maindb *db;
     struct maindb_counts counts = {0};
     struct err err = {0};
-    int rc = maindb_open(&db, run->parts[PART_MAIN_DB].server.url, "sluice", &err);
+    int rc = maindb_open(&db, run->main_url, "sluice", &err);
     if (rc == 0) {
         rc = maindb_count(db, &counts, &err);
         maindb_close(db);
@@ -460,7 +489,7 @@ static int export_main(struct one_run *run, struct err *err)
         rc = err_set(err, -errno, "%s: %s", part_path, strerror(errno));
         goto done;
     }
-    rc = maindb_export(run->parts[PART_MAIN_DB].server.url, out, err);
+    rc = maindb_export(run->main_url, out, err);
     if (fclose(out) != 0 && rc == 0) {
         rc = err_set(err, -errno, "%s: %s", part_path, strerror(errno));
     }
@@ -481,7 +510,10 @@ static int perform(struct one_run *run, struct err *err)
     }
     if (rc == 0) {
         run_say(run, "starting servers and daemons");
-        rc = start_servers(run, err);
+        rc = start_main(run, err);
+    }
+    if (rc == 0) {
+        rc = start_sink(run, err);
     }
     if (rc == 0) {
         rc = start_daemons(run, err);
@@ -521,6 +553,7 @@ static void release(struct one_run *run)
         run->request->driver->close(run->probe, clock_mono_ns() + NS_PER_S);
     }
     options_free(run->sink_options);
+    given_main_close(run->given_main);
     for (size_t i = 0; i < run->setting_count; i++) {
         free(run->settings[i].text);
     }

@@ -4,6 +4,7 @@
  *   run_parts.c     the parts (servers, daemons): start, watch, restart
  *   run_faults.c    what befalls them, on schedule or from outside
  *   run_background.c  housekeeping of servers and sinks, forced on schedule
+ *   run_given.c     servers that exist already, in the place of private ones
  *   run_probe.c     one task the whole way before the load begins
  *   run_manifest.c  manifest.json
  *
@@ -35,6 +36,7 @@ struct run_request {
     const char *dir;     /* the run's folder, absolute; is there and empty */
     const char *base;    /* where state lies (state.h) */
     const char *daemons; /* folder searched for sluice-api ... before our own; or NULL */
+    const char *main_url, *sink_url; /* servers that are given (given.h); NULL: private ones */
     int64_t drain_timeout_ns;
     bool allow_unsafe, keep_state;
     const char *label; /* "[1/3] wal", for messages */
@@ -92,7 +94,10 @@ struct one_run {
     const struct run_request *request;
     struct part parts[PART_COUNT];
     char *state_dir;
-    struct options *sink_options; /* for the driver's functions in this process */
+    struct given_main *given_main; /* NULL: the main DB is ours */
+    const char *main_url;          /* with the password; NULL until the server is there */
+    const char *sink_url;          /* NULL: the sink has no server */
+    struct options *sink_options;  /* for the driver's functions in this process */
     struct sink_setting settings[SCENARIO_SINK_MAX + 8]; /* the same, as the daemons' flags */
     size_t setting_count;
     struct sink *probe;
@@ -134,6 +139,15 @@ void background_step(struct one_run *run, int64_t *next_ns);
 void background_end(struct one_run *run);
 /* Can a run against this sink have that item of a schedule? */
 bool background_can(const struct sink_driver *driver, const struct scenario_background *item);
+
+/* run_given.c: in the place of starting servers, for those that are given. */
+int given_start_main(struct one_run *run, struct err *err);
+/* Into the manifest: what it is, as far as it was read (version "": it was not). */
+void given_describe(struct one_run *run, const char *role, const char *name, const char *version,
+                    const char *url);
+/* After the driver's setup: nothing waits there, and it shares no server with the main DB. -EPERM:
+ * it does, which makes the comparison void. */
+int given_check_sink(struct one_run *run, struct err *err);
 
 /* run_probe.c */
 int probe_task(struct one_run *run, struct err *err);

@@ -180,8 +180,8 @@ static int start_daemon(struct one_run *run, struct part *part, struct err *err)
         break;
     }
     char *log_path = xasprintf("%s/logs/%s.log", run->request->dir, part->who);
-    char *main_url = xasprintf("SLUICE_MAIN_URL=%s", run->parts[PART_MAIN_DB].server.url);
-    const char *sink_server = run->parts[PART_SINK].server.url;
+    char *main_url = xasprintf("SLUICE_MAIN_URL=%s", run->main_url);
+    const char *sink_server = run->sink_url;
     char *sink_url = xasprintf("SLUICE_SINK_URL=%s", sink_server ? sink_server : "");
     const char *env[] = {main_url, sink_server ? sink_url : NULL, NULL};
     union {

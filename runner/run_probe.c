@@ -34,7 +34,7 @@ static int write_ledger(const struct one_run *run, const uint8_t id[UUID_BYTES],
 static int wait_arrival(struct one_run *run, struct err *err)
 {
     struct maindb *db;
-    int rc = maindb_open(&db, run->parts[PART_MAIN_DB].server.url, "sluice", err);
+    int rc = maindb_open(&db, run->main_url, "sluice", err);
     if (rc < 0) {
         return rc;
     }

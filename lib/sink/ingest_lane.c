@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "maindb/pg.h"
+#include "maindb/pg_call.h"
 #include "sink/drivers.h"
-#include "sink/ingest_call.h"
 #include "sink/ingest_table.h"
 
 /* A lane must end within a worker's 5 s, even if its server hangs. */
@@ -103,7 +103,7 @@ static bool is_up(struct lane *lane)
 static int run(struct lane *lane, const char *sql, int64_t wait_ns, PGresult **result,
                struct err *err)
 {
-    int rc = ingest_run(&lane->link, sql, clock_mono_ns() + wait_ns, result, err);
+    int rc = pg_call_run(&lane->link, sql, clock_mono_ns() + wait_ns, result, err);
     lane->renewed_ns = clock_mono_ns();
     return rc;
 }
@@ -135,7 +135,7 @@ static int connect_lane(struct lane *lane, int64_t deadline_ns, struct err *err)
     if (is_up(lane) && lane->prepared) {
         return 0;
     }
-    int rc = ingest_connect(&lane->link, lane->target, deadline_ns, err);
+    int rc = pg_call_connect(&lane->link, lane->target, deadline_ns, err);
     return rc == 0 ? prepare(lane, err) : rc;
 }
 
@@ -146,7 +146,7 @@ static int end_renewal(struct lane *lane, struct err *err)
         return 0;
     }
     lane->renewing = false;
-    return ingest_finish(&lane->link, clock_mono_ns() + ANSWER_NS, NULL, err);
+    return pg_call_finish(&lane->link, clock_mono_ns() + ANSWER_NS, NULL, err);
 }
 
 /* ---- taking ---- */
@@ -246,9 +246,9 @@ static int take(struct lane *lane, unsigned most, struct err *err)
         lane->in_transaction = true;
     }
     if (PQsendQueryPrepared(lane->link.conn, "sluice_take", 2, values, lengths, formats, 1) != 1) {
-        return ingest_fail(&lane->link, NULL, err);
+        return pg_call_fail(&lane->link, NULL, err);
     }
-    int rc = ingest_finish(&lane->link, began_ns + ANSWER_NS, &result, err);
+    int rc = pg_call_finish(&lane->link, began_ns + ANSWER_NS, &result, err);
     if (rc < 0) {
         return rc;
     }

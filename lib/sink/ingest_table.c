@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "sink/ingest_call.h"
+#include "maindb/pg_call.h"
 
 #define STATEMENT_NS (15 * NS_PER_S)
 
@@ -48,8 +48,8 @@ static const char columns_wanted[] = "seq bigint, id uuid, accepted_us bigint, b
 /* One row: is this the main DB; columns of the table (NULL: absent), whether seq is made by the
  * server and indexed, kind, persistence, settings. */
 static const char look_sql[] =
-    "SELECT (SELECT count(*) = 3 FROM pg_attribute WHERE attrelid = to_regclass('task_dead') "
-    "AND attname IN ('accepted_us', 'reason', 'sqlstate')) AND to_regclass('task') IS NOT NULL, "
+    "SELECT (SELECT count(*) >= 3 FROM pg_attribute WHERE attrelid IN (to_regclass('task_dead'), "
+    "to_regclass('sluice.task_dead')) AND attname IN ('accepted_us', 'reason', 'sqlstate')), "
     "(SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum) "
     "FROM pg_attribute WHERE attrelid = t.oid AND attnum > 0 AND NOT attisdropped), "
     "EXISTS (SELECT FROM pg_attribute WHERE attrelid = t.oid AND attname = 'seq' "
@@ -97,7 +97,7 @@ static int session_open(struct session *session, const struct options *options, 
     }
     if (rc == 0) {
         /* The link's own deadline is the connect timeout. */
-        rc = ingest_connect(&session->link, session->target, INT64_MAX, err);
+        rc = pg_call_connect(&session->link, session->target, INT64_MAX, err);
     }
     return rc;
 }
@@ -121,7 +121,7 @@ static int session_run(struct session *session, const char *sql, PGresult **resu
             part += 2;
         }
     }
-    int rc = ingest_run(&session->link, text.data, clock_mono_ns() + STATEMENT_NS, result, err);
+    int rc = pg_call_run(&session->link, text.data, clock_mono_ns() + STATEMENT_NS, result, err);
     buf_free(&text);
     return rc;
 }
@@ -283,6 +283,20 @@ int ingest_table_remove(const struct options *options, struct err *err)
         rc = session_run(&session, "DROP TABLE IF EXISTS %s", NULL, err);
     }
     PQclear(look);
+    session_close(&session);
+    return rc;
+}
+
+int ingest_table_version(const struct options *options, char *out, size_t out_bytes,
+                         struct err *err)
+{
+    struct session session;
+    int rc = session_open(&session, options, "sluice setup", err);
+    if (rc == 0) {
+        const char *found = PQparameterStatus(session.link.conn, "server_version");
+        found = found ? found : "of unknown version";
+        snprintf(out, out_bytes, "PostgreSQL %.*s", (int)strcspn(found, " "), found);
+    }
     session_close(&session);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* ingest_table.h: the one table of the sink ingest: its name, set-up, check and removal.
  *
  * All block for a few seconds at most (connect timeout, then 15 s for a statement).
- * Codes beside those of ingest_call.h: -EINVAL the URL or the name; -EEXIST: a table of that name
+ * Codes beside those of pg_call.h: -EINVAL the URL or the name; -EEXIST: a table of that name
  * is there with other columns; -EBUSY: the database is the main one.
  */
 #ifndef SLUICE_SINK_INGEST_TABLE_H
@@ -16,6 +16,9 @@ int ingest_table_name(const char **name, const struct options *options, struct e
 
 int ingest_table_setup(const struct options *options, struct err *err);
 int ingest_table_preflight(const struct options *options, struct err *err);
+/* "PostgreSQL 15.18" */
+int ingest_table_version(const struct options *options, char *out, size_t out_bytes,
+                         struct err *err);
 /* Drops it, with all that is in it. */
 int ingest_table_remove(const struct options *options, struct err *err);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sink/ingest_call.h"
+#include "maindb/pg_call.h"
 
 enum { SHARE = 99 }; /* this many times as long as a count took it rests */
 
@@ -200,7 +200,7 @@ int ingest_watch_stats(struct ingest_watch *watch, struct sink_stats *stats, int
     char *sql =
         xasprintf(stats_sql, is_new ? checkpoints_new : checkpoints_old,
                   is_new ? ", pg_stat_checkpointer AS b" : ", pg_stat_bgwriter AS b", watch->table);
-    int rc = ingest_run(&watch->link, sql, clock_mono_ns() + wait_ns, &answer, NULL);
+    int rc = pg_call_run(&watch->link, sql, clock_mono_ns() + wait_ns, &answer, NULL);
     free(sql);
     if (rc < 0) {
         failed(watch);

@@ -95,6 +95,9 @@ struct sink_driver {
     /* Takes away all that setup made (and all that is in it), and nothing else; nothing there: 0.
      * NULL: it leaves nothing on a server. For servers that are not ours to throw away. */
     int (*remove)(const struct options *options, struct err *err);
+    /* What the server says it is ("PostgreSQL 15.18"). NULL: it has none, or none that tells. */
+    int (*server_version)(const struct options *options, char *out, size_t out_bytes,
+                          struct err *err);
     /* Connects nothing yet, but takes local locks. -EBUSY: another process has it. */
     int (*open)(struct sink **sink, enum sink_role role, const struct options *options,
                 struct err *err);

@@ -215,6 +215,7 @@ const struct sink_driver sink_ingest = {
     .setup = ingest_table_setup,
     .preflight = ingest_table_preflight,
     .remove = ingest_table_remove,
+    .server_version = ingest_table_version,
     .open = ingest_open,
     .close = ingest_close,
     .backlog = ingest_backlog,

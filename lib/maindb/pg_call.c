@@ -1,5 +1,5 @@
-/* ingest_call.c: the loops that wait for the ingest server. */
-#include "sink/ingest_call.h"
+/* pg_call.c: the loops that wait. */
+#include "maindb/pg_call.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 
 enum { MESSAGE_BYTES = 500 };
 
-int ingest_fail(struct pg_link *link, const PGresult *result, struct err *err)
+int pg_call_fail(struct pg_link *link, const PGresult *result, struct err *err)
 {
     char message[MESSAGE_BYTES];
     bool fatal = result && maindb_judge(pg_sqlstate(result)) == MAINDB_FATAL;
@@ -35,8 +35,8 @@ static bool wait_for_socket(const struct pg_link *link, short events, int64_t de
     return true;
 }
 
-int ingest_connect(struct pg_link *link, const struct pg_target *target, int64_t deadline_ns,
-                   struct err *err)
+int pg_call_connect(struct pg_link *link, const struct pg_target *target, int64_t deadline_ns,
+                    struct err *err)
 {
     int rc = 0;
     if (link->state == PG_READY) {
@@ -72,7 +72,7 @@ static int too_late(struct pg_link *link, struct err *err)
     return rc;
 }
 
-int ingest_finish(struct pg_link *link, int64_t deadline_ns, PGresult **result, struct err *err)
+int pg_call_finish(struct pg_link *link, int64_t deadline_ns, PGresult **result, struct err *err)
 {
     PGresult *last = NULL;
     int unsent = 0;
@@ -81,8 +81,8 @@ int ingest_finish(struct pg_link *link, int64_t deadline_ns, PGresult **result, 
         /* Reading while sending: a server that cannot get rid of its answers stops reading. */
         unsent = PQflush(link->conn);
         if (unsent < 0 || PQconsumeInput(link->conn) != 1) {
-            rc = ingest_fail(link, last && PQresultStatus(last) == PGRES_FATAL_ERROR ? last : NULL,
-                             err);
+            rc = pg_call_fail(link, last && PQresultStatus(last) == PGRES_FATAL_ERROR ? last : NULL,
+                              err);
             break;
         }
         if (PQisBusy(link->conn)) {
@@ -105,7 +105,7 @@ int ingest_finish(struct pg_link *link, int64_t deadline_ns, PGresult **result, 
     }
     if (rc == 0 && PQresultStatus(last) != PGRES_TUPLES_OK &&
         PQresultStatus(last) != PGRES_COMMAND_OK) {
-        rc = ingest_fail(link, last, err);
+        rc = pg_call_fail(link, last, err);
     }
     if (rc == 0 && result) {
         *result = last;
@@ -115,11 +115,11 @@ int ingest_finish(struct pg_link *link, int64_t deadline_ns, PGresult **result, 
     return rc;
 }
 
-int ingest_run(struct pg_link *link, const char *sql, int64_t deadline_ns, PGresult **result,
-               struct err *err)
+int pg_call_run(struct pg_link *link, const char *sql, int64_t deadline_ns, PGresult **result,
+                struct err *err)
 {
     if (PQsendQuery(link->conn, sql) != 1) {
-        return ingest_fail(link, NULL, err);
+        return pg_call_fail(link, NULL, err);
     }
-    return ingest_finish(link, deadline_ns, result, err);
+    return pg_call_finish(link, deadline_ns, result, err);
 }
