@@ -165,7 +165,7 @@ int main(int argc, char *argv[])
     while (unconfirmed(&reference) > 0) {
         take_confirms(&reference, true);
     }
-    printf("tasks_per_s %.0f\n", (double)confirmed / took);
+    printf("rate %.0f\n", (double)confirmed / took);
     amqp_queue_delete(reference.connection, CHANNEL, amqp_cstring_bytes(QUEUE), 0, 0);
     amqp_connection_close(reference.connection, AMQP_REPLY_SUCCESS);
     amqp_destroy_connection(reference.connection);

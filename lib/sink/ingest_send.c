@@ -567,8 +567,10 @@ static int64_t send_due_ns(const struct ingest_send *send, int64_t now_ns)
     if (idle == 0) {
         return -1;
     }
+    /* What is full waits for nothing, and neither does a lone task. */
+    bool may_grow = send->first == send->last && send->queued < send->batch_max;
     int64_t left_ns = send->sent_ns + send->spacing_ns - now_ns;
-    return send->queued > 1 && send->queued < send->batch_max && left_ns > 0 ? left_ns : 0;
+    return may_grow && send->queued > 1 && left_ns > 0 ? left_ns : 0;
 }
 
 void ingest_send_process(struct ingest_send *send)
@@ -597,6 +599,8 @@ void ingest_send_process(struct ingest_send *send)
             begin_insert(send, &send->connections[i], now_ns);
         }
     }
+    ingest_watch_expect(&send->watch,
+                        send->watch.tasks + send->stored_tasks - send->known_stored_tasks);
     if (watch_is_due || ingest_watch_due_ns(&send->watch) <= now_ns) {
         step_watch(send);
     }

@@ -14,6 +14,7 @@ enum { SHARE = 99 }; /* this many times as long as a count took it rests */
 #define LONGEST_NS   (10 * NS_PER_S)
 #define ANSWER_NS    (10 * NS_PER_S)
 #define RETRY_MIN_NS (500 * NS_PER_MS)
+#define ROW_NS       300 /* about what a count takes for each */
 
 /* By the index, whose size follows the backlog: the table may be far larger, full of room. */
 static const char count_sql[] =
@@ -78,6 +79,15 @@ static bool counted(struct ingest_watch *watch)
     rest_ns = rest_ns > watch->shortest_ns ? rest_ns : watch->shortest_ns;
     watch->due_ns = watch->answered_ns + (rest_ns < LONGEST_NS ? rest_ns : LONGEST_NS);
     return true;
+}
+
+void ingest_watch_expect(struct ingest_watch *watch, int64_t tasks)
+{
+    if (watch->link.state == PG_READY && !watch->asking) {
+        int64_t rest_ns = tasks * ROW_NS * SHARE;
+        int64_t due_ns = watch->answered_ns + (rest_ns < LONGEST_NS ? rest_ns : LONGEST_NS);
+        watch->due_ns = due_ns > watch->due_ns ? due_ns : watch->due_ns;
+    }
 }
 
 static bool read_answer(struct ingest_watch *watch)

@@ -42,6 +42,8 @@ bool ingest_watch_step(struct ingest_watch *watch);
 /* -1 while there is none; events is what to poll it for. May change with each step. */
 int ingest_watch_fd(const struct ingest_watch *watch, short *events);
 int64_t ingest_watch_due_ns(const struct ingest_watch *watch); /* of the next step, at the latest */
+/* There are at least so many now: the next count will take longer than the last one did. */
+void ingest_watch_expect(struct ingest_watch *watch, int64_t tasks);
 
 /* Steps, and waits up to wait_ns when a count is due. 0: a count is known; -EAGAIN: none, or the
  * server has not been heard of for long. */
