@@ -353,6 +353,22 @@ static void begin_insert(struct ingest_send *send, struct connection *connection
     flush_and_watch(send, connection);
 }
 
+/* From now on; 0: something may be sent now; -1: nothing waits, or no connection is idle. */
+static int64_t send_due_ns(const struct ingest_send *send, int64_t now_ns)
+{
+    unsigned idle = 0;
+    for (unsigned i = 0; send->first && i < send->count; i++) {
+        idle += is_idle(&send->connections[i]);
+    }
+    if (idle == 0) {
+        return -1;
+    }
+    /* What is full waits for nothing, and neither does a lone task. */
+    bool may_grow = send->first == send->last && send->queued < send->batch_max;
+    int64_t left_ns = send->sent_ns + send->spacing_ns - now_ns;
+    return may_grow && send->queued > 1 && left_ns > 0 ? left_ns : 0;
+}
+
 /* The server answered with an error in the place of a commit. */
 static enum sink_outcome outcome_of_error(const PGresult *answer)
 {
@@ -378,6 +394,11 @@ static void insert_over(struct ingest_send *send, struct connection *connection,
         complain(send, "the server has not stored what it was given; is there a trigger?");
     }
     PQclear(answer);
+    /* First new work for the server, then those that waited for the old. */
+    int64_t now_ns = clock_mono_ns();
+    if (outcome == SINK_DURABLE && send_due_ns(send, now_ns) == 0) {
+        begin_insert(send, connection, now_ns);
+    }
     settle(send, batch, outcome);
     if (table_is_wrong && connection->link.state == PG_READY) {
         /* Preparing anew will tell, and until it succeeds the sink is not ready. */
@@ -556,22 +577,6 @@ void ingest_send_stats(const struct ingest_send *send, struct sink_stats *stats)
 }
 
 /* ---- the loop's calls ---- */
-
-/* From now on; 0: something may be sent now; -1: nothing waits, or no connection is idle. */
-static int64_t send_due_ns(const struct ingest_send *send, int64_t now_ns)
-{
-    unsigned idle = 0;
-    for (unsigned i = 0; send->first && i < send->count; i++) {
-        idle += is_idle(&send->connections[i]);
-    }
-    if (idle == 0) {
-        return -1;
-    }
-    /* What is full waits for nothing, and neither does a lone task. */
-    bool may_grow = send->first == send->last && send->queued < send->batch_max;
-    int64_t left_ns = send->sent_ns + send->spacing_ns - now_ns;
-    return may_grow && send->queued > 1 && left_ns > 0 ? left_ns : 0;
-}
 
 void ingest_send_process(struct ingest_send *send)
 {
