@@ -16,6 +16,7 @@
 #include "flat.h"
 #include "ledger.h"
 #include "recorder.h"
+#include "start.h"
 
 static const char summary[] =
     "usage: sluice-loadgen --target=HOST:PORT [options]\n\n"
@@ -28,7 +29,9 @@ static const char summary[] =
     "(what was\n"
     "out got 2 s to be answered, and the ledger is complete for what was due until then); 2 for a "
     "mistake in\n"
-    "the options; 3 when the target can't be reached or the ledger can't be written.";
+    "the options; 3 when the target can't be reached, the ledger can't be written, or the file of "
+    "--start-file\n"
+    "did not come in time.";
 
 #define GRACE_NS (2 * NS_PER_S)
 
@@ -95,6 +98,16 @@ static const struct option_spec load_options[] = {
      .type = OPTION_INT,
      .unit = "MICROSECONDS",
      .help = "unix time of the schedule's begin; without: as soon as the connections are open"},
+    {.name = "start-file",
+     .type = OPTION_STRING,
+     .unit = "FILE",
+     .help = "the same, from a file with that number as its only line, which is waited for"},
+    {.name = "start-wait",
+     .type = OPTION_DURATION,
+     .unit = "DURATION",
+     .default_text = "5m",
+     .max = 24 * 3600 * NS_PER_S,
+     .help = "how long --start-file is waited for"},
     {.name = "spin",
      .type = OPTION_DURATION,
      .unit = "DURATION",
@@ -112,8 +125,9 @@ static const struct option_spec record_options[] = {
      .help = "write every id and its outcome here; must not exist yet"},
     {.name = "metrics",
      .type = OPTION_STRING,
-     .unit = "FILE",
-     .help = "append events here, JSON lines"},
+     .unit = "FILE|DIR/",
+     .help = "append events here, JSON lines; in DIR/, to the first loadgen-N.jsonl that is not "
+             "there yet"},
     {.name = NULL},
 };
 
@@ -177,8 +191,8 @@ static int load_pace(const struct options *options, struct pace *pace, struct er
 /* What can be told to be wrong before anything is opened. */
 static int check(const struct options *options, struct pace *pace, struct err *err)
 {
-    static const char *const not_flat[] = {"phase",    "ledger", "metrics",
-                                           "start-at", "rps",    "pacing"};
+    static const char *const not_flat[] = {"phase",      "ledger", "metrics", "start-at",
+                                           "start-file", "rps",    "pacing"};
     int rc = options_require(options, load_options, err);
 
     if (rc < 0)
@@ -196,6 +210,9 @@ static int check(const struct options *options, struct pace *pace, struct err *e
         return err_set(err, -EINVAL,
                        "--duration goes with --max; a schedule's length is that of its "
                        "phases, as in --phase=steady:5s:1");
+    if (options_is_set(options, "start-at") && options_is_set(options, "start-file"))
+        return err_set(err, -EINVAL,
+                       "--start-at and --start-file both say when the load begins; leave one out");
     if (options_is_set(options, "start-at") &&
         options_int(options, "start-at") > clock_wall_us() + 86400 * US_PER_S)
         return err_set(err, -EINVAL,
@@ -309,39 +326,53 @@ struct load {
 
 /* The schedule's begin by both clocks, tied together once: a wall clock that is set during the load
  * moves no time in the ledger. */
-static int choose_start(const struct options *options, struct load *load, struct err *err)
+static int choose_start(const struct options *options, int stop_fd, struct load *load,
+                        struct err *err)
 {
-    int64_t wall_us = clock_wall_us(), ahead_us;
+    const char *file = options_string(options, "start-file");
+    int64_t wall_us, ahead_us;
 
+    load->start_wall_us = options_int(options, "start-at");
+    if (file) {
+        int rc = start_file_wait(file, options_duration_ns(options, "start-wait"), stop_fd,
+                                 &load->start_wall_us, err);
+        if (rc != 0)
+            return rc;
+    }
+    wall_us = clock_wall_us();
     load->start_ns = clock_mono_ns();
-    if (!options_is_set(options, "start-at")) {
+    if (!file && !options_is_set(options, "start-at")) {
         load->start_ns += 100 * NS_PER_MS; // enough to open some connections
         load->start_wall_us = wall_us + 100 * 1000;
         return 0;
     }
-    load->start_wall_us = options_int(options, "start-at");
     ahead_us = load->start_wall_us - wall_us;
     if (ahead_us < 0)
         return err_set(err, -EINVAL,
-                       "--start-at passed %" PRId64 " ms ago; the load would begin with a burst of "
-                       "what is overdue",
-                       -ahead_us / 1000);
+                       "%s passed %" PRId64 " ms ago; the load would begin with a burst of what "
+                       "is overdue",
+                       file ? file : "--start-at", -ahead_us / 1000);
+    if (ahead_us > 86400 * US_PER_S)
+        return err_set(err, -EINVAL, "%s lies over a day ahead; it is unix time in microseconds",
+                       file ? file : "--start-at");
     load->start_ns += ahead_us * NS_PER_US;
     return 0;
 }
 
-static int open_load(const struct options *options, const struct pace *pace, struct load *load,
-                     struct err *err)
+/* 0; 1 when a signal came before the start did. */
+static int open_load(const struct options *options, const struct pace *pace, int stop_fd,
+                     struct load *load, struct err *err)
 {
     const char *path = options_string(options, "ledger");
-    int rc = choose_start(options, load, err);
+    /* First, so that who writes the start file can tell that somebody waits for it. */
+    int rc = metrics_open_as(&load->metrics, options_string(options, "metrics"), "loadgen", err);
 
     if (rc == 0)
-        rc = metrics_open(&load->metrics, options_string(options, "metrics"), err);
+        rc = choose_start(options, stop_fd, load, err);
     if (rc == 0 && path)
         rc = ledger_open(&load->ledger, path, load->seed,
                          (size_t)options_int(options, "payload-bytes"), load->start_wall_us, err);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     write_start(load->metrics, options, load->seed, load->start_wall_us, pace);
     load->recorder = recorder_start(&(struct recorder_config){
@@ -365,8 +396,10 @@ static int run_load(const struct options *options, const struct target *target,
     const char *why = "done";
     int status = 0, rc, closed, signal;
 
-    rc = open_load(options, pace, &load, err);
-    if (rc < 0)
+    rc = open_load(options, pace, stop_fd, &load, err);
+    if (rc == 1)
+        status = 128 + stop_signal(stop_fd);
+    if (rc != 0)
         goto out;
     rc = attack_run(
         &(struct attack_config){
@@ -401,6 +434,8 @@ static int run_load(const struct options *options, const struct target *target,
         rc = err_set(err, closed, "ledger or metrics could not be written: %s", strerror(-closed));
     write_stop(load.metrics, why, &result);
 out:
+    if (rc > 0) // a signal before the start
+        rc = 0;
     closed = ledger_close(load.ledger, rc == 0, rc == 0 ? err : NULL);
     if (load.ledger && rc < 0 && result.due == 0) // nothing was sent: no evidence, only in the way
         unlink(options_string(options, "ledger"));
@@ -423,6 +458,7 @@ int main(int argc, char **argv)
 
     log_init("sluice-loadgen");
     options_add(options, "Load", load_options);
+    options_add(options, "Load", options_file_table);
     options_add(options, "Record", record_options);
     options_add(options, "Greatest rate", flat_options);
     if (!options_start(options, argc, argv, &status))

@@ -31,8 +31,9 @@ static const struct option_spec api_options[] = {
      .help = "where /healthz, /readyz and /metrics are served"},
     {.name = "metrics",
      .type = OPTION_STRING,
-     .unit = "FILE",
-     .help = "append events to FILE as JSON lines; without it, none are kept"},
+     .unit = "FILE|DIR/",
+     .help = "append events to FILE as JSON lines; in DIR/, to the first api-N.jsonl that is not "
+             "there yet; without it, none are kept"},
     {.name = "allow-unsafe",
      .type = OPTION_BOOL,
      .default_text = "no",
@@ -230,7 +231,7 @@ static int start(struct program *program, struct hostport *address, struct err *
     if (rc < 0) {
         return rc;
     }
-    rc = metrics_open(&program->metrics, metrics_path, err);
+    rc = metrics_open_as(&program->metrics, metrics_path, "api", err);
     if (rc < 0) {
         return rc;
     }
@@ -316,6 +317,7 @@ int api_main(int argc, char *argv[])
     program.options = options_new(
         "sluice-api", "Takes tasks by HTTP, puts each into a sink, and answers when it is safe.");
     options_add(program.options, "Server", api_options);
+    options_add(program.options, "Server", options_file_table);
     options_add(program.options, "Bounds", limit_options);
     sink_add_options(program.options);
     if (options_start(program.options, argc, argv, &exit_code)) {

@@ -38,9 +38,10 @@ static const struct option_spec sampler_options[] = {
      .help = "from one sample to the next"},
     {.name = "metrics",
      .type = OPTION_STRING,
-     .unit = "FILE",
+     .unit = "FILE|DIR/",
      .required = true,
-     .help = "where the events go, as JSON lines"},
+     .help = "where the events go, as JSON lines; in DIR/, the first sampler-N.jsonl (of a pod: "
+             "sampler-WHO-N.jsonl) that is not there yet"},
     {.name = "main-url",
      .type = OPTION_URL,
      .unit = "URL",
@@ -123,7 +124,8 @@ static void write_stop(struct program *program, const char *why)
 
 static int start(struct program *program, struct err *err)
 {
-    int rc = metrics_open(&program->metrics, options_string(program->options, "metrics"), err);
+    int rc = metrics_open_as(&program->metrics, options_string(program->options, "metrics"),
+                             "sampler", err);
     if (rc < 0)
         return rc;
     const char *main_url = options_string(program->options, "main-url");
@@ -197,6 +199,7 @@ int main(int argc, char *argv[])
         options_new("sluice-sampler", "Samples what the parts of a run use, the sink's "
                                       "backlog and the rows in the main DB.");
     options_add(program.options, "Sampling", sampler_options);
+    options_add(program.options, "Sampling", options_file_table);
     sink_add_options(program.options);
     if (!options_start(program.options, argc, argv, &code))
         goto out;

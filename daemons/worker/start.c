@@ -66,8 +66,10 @@ static const struct option_spec worker_options[] = {
      .help = "where /healthz, /readyz and /metrics are served"},
     {.name = "metrics",
      .type = OPTION_STRING,
-     .unit = "FILE",
-     .help = "append events to FILE as JSON lines; without it, none are kept"},
+     .unit = "FILE|DIR/",
+     .help =
+         "append events to FILE as JSON lines; in DIR/, to the first worker-N.jsonl that is not "
+         "there yet; without it, none are kept"},
     {.name = NULL},
 };
 
@@ -200,7 +202,8 @@ static int start(struct program *program, struct err *err)
     if (rc < 0) {
         return rc;
     }
-    rc = metrics_open(&program->metrics, options_string(program->options, "metrics"), err);
+    rc = metrics_open_as(&program->metrics, options_string(program->options, "metrics"), "worker",
+                         err);
     if (rc < 0) {
         return rc;
     }
@@ -320,6 +323,7 @@ int worker_main(int argc, char *argv[])
         "sluice-worker",
         "Takes tasks from a sink and commits them to the main DB, each exactly once in effect.");
     options_add(program.options, "Worker", worker_options);
+    options_add(program.options, "Worker", options_file_table);
     sink_add_options(program.options);
     if (options_start(program.options, argc, argv, &exit_code)) {
         exit_code = run(&program);

@@ -9,12 +9,25 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { RANGE_BYTES = 80 };
+enum { RANGE_BYTES = 80, OPTIONS_WHERE_BYTES = 400, OPTIONS_FILE_MAX_BYTES = 1 << 20 };
+
+const struct option_spec options_file_table[] = {
+    {.name = "options-file",
+     .type = OPTION_STRING,
+     .unit = "FILE",
+     .help = "take settings from FILE, a line name=value each, # begins a comment; environment and "
+             "flags win over it"},
+    {.name = NULL},
+};
+
+/* Where a value comes from; a higher one wins. */
+enum source { SOURCE_DEFAULT, SOURCE_FILE, SOURCE_ENVIRONMENT, SOURCE_FLAG };
 
 struct value {
     const struct option_spec *spec;
     const char *heading;
     bool is_set;
+    enum source source;
     char *text; /* as given; for an URL from a file, what the file said; NULL: none */
     int64_t number;
     double decimal;
@@ -253,6 +266,17 @@ static void variable_name(const char *name, char *out, size_t out_bytes)
     out[at] = '\0';
 }
 
+/* A list from one source replaces that of a lower one. */
+static void begin_source(struct value *value, enum source source)
+{
+    if (value->source == source)
+        return;
+    for (size_t i = 0; i < value->list_count; i++)
+        free(value->list[i]);
+    value->list_count = 0;
+    value->source = source;
+}
+
 static int read_environment(struct options *options, struct err *err)
 {
     for (size_t i = 0; i < options->count; i++) {
@@ -261,6 +285,7 @@ static int read_environment(struct options *options, struct err *err)
         const char *text = getenv(name);
         if (!text || !*text)
             continue;
+        begin_source(&options->values[i], SOURCE_ENVIRONMENT);
         int result = assign(&options->values[i], text, name, err);
         if (result < 0)
             return result;
@@ -268,20 +293,15 @@ static int read_environment(struct options *options, struct err *err)
     return 0;
 }
 
-/* A list from the command line replaces the one from the environment. */
-static void forget_list(struct value *value, bool *from_flags)
-{
-    if (value->spec->type != OPTION_LIST || *from_flags)
-        return;
-    for (size_t i = 0; i < value->list_count; i++)
-        free(value->list[i]);
-    value->list_count = 0;
-    *from_flags = true;
-}
+/* A flag and its value, as they stand in argv. */
+struct flag {
+    struct value *value;
+    const char *text;
+};
 
 /* One flag at argv[*at]; moves *at over its value when that is a word of its own. */
-static int read_flag(struct options *options, int argc, char *const argv[], int *at,
-                     bool *list_from_flags, struct err *err)
+static int read_flag(const struct options *options, int argc, char *const argv[], int *at,
+                     struct flag *flag, struct err *err)
 {
     const char *name = argv[*at] + 2;
     size_t len = strcspn(name, "=");
@@ -304,10 +324,122 @@ static int read_flag(struct options *options, int argc, char *const argv[], int 
     if (!text)
         return err_set(err, -EINVAL, "--%s needs a value: --%s=%s", value->spec->name,
                        value->spec->name, value->spec->unit ? value->spec->unit : "VALUE");
-    forget_list(value, &list_from_flags[value - options->values]);
-    char where[160];
-    snprintf(where, sizeof(where), "--%s", value->spec->name);
-    return assign(value, text, where, err);
+    *flag = (struct flag){value, text};
+    return 0;
+}
+
+/* Tells flags from positional words. flags has room for argc. */
+static int read_words(struct options *options, int argc, char *const argv[], struct flag *flags,
+                      size_t *flag_count, struct err *err)
+{
+    bool more_flags = true;
+    for (int i = 1; i < argc; i++) {
+        if (more_flags && strcmp(argv[i], "--") == 0) {
+            more_flags = false;
+        } else if (more_flags && strncmp(argv[i], "--", 2) == 0) {
+            int result = read_flag(options, argc, argv, &i, &flags[*flag_count], err);
+            if (result < 0)
+                return result;
+            ++*flag_count;
+        } else if (more_flags && argv[i][0] == '-' && argv[i][1]) {
+            return err_set(err, -EINVAL, "unknown flag %s; flags are written --name=value",
+                           argv[i]);
+        } else {
+            options->args =
+                xrealloc(options->args, (options->args_count + 1) * sizeof(*options->args));
+            options->args[options->args_count++] = xstrdup(argv[i]);
+        }
+    }
+    return 0;
+}
+
+static int apply_flags(const struct flag *flags, size_t count, struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        char where[160];
+        snprintf(where, sizeof(where), "--%s", flags[i].value->spec->name);
+        begin_source(flags[i].value, SOURCE_FLAG);
+        int result = assign(flags[i].value, flags[i].text, where, err);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+/* Cuts white space off both ends, in place. */
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r");
+    size_t len = strlen(text);
+    while (len > 0 && strchr(" \t\r", text[len - 1]))
+        len--;
+    text[len] = '\0';
+    return text;
+}
+
+static int read_file_line(struct options *options, char *line, const char *where, struct err *err)
+{
+    line = trim(line);
+    if (*line == '\0' || *line == '#')
+        return 0;
+    char *equals = strchr(line, '=');
+    if (!equals)
+        return err_set(err, -EINVAL, "%s: \"%s\" is not name=value", where, line);
+    *equals = '\0';
+    const char *name = trim(line);
+    struct value *value = find(options, name, strlen(name));
+    if (!value || strcmp(name, options_file_table[0].name) == 0)
+        return err_set(err, -EINVAL,
+                       "%s: there is no setting \"%s\" in such a file; %s --help lists those "
+                       "there are (here without the --)",
+                       where, name, options->program);
+    if (value->source == SOURCE_FILE && value->spec->type != OPTION_LIST)
+        return err_set(err, -EINVAL, "%s: %s is set twice; leave one of them out", where, name);
+    begin_source(value, SOURCE_FILE);
+    char full_where[OPTIONS_WHERE_BYTES];
+    snprintf(full_where, sizeof(full_where), "%s: %s", where, name);
+    return assign(value, trim(equals + 1), full_where, err);
+}
+
+static int read_options_file(struct options *options, const char *path, struct err *err)
+{
+    struct buf content = {0};
+    int result = file_read(path, OPTIONS_FILE_MAX_BYTES, &content, err);
+    if (result == 0 && content.len > 0 && memchr(content.data, '\0', content.len))
+        result = err_set(err, -EINVAL, "%s holds a zero byte, so it is no file of settings", path);
+    if (result < 0)
+        err_prefix(err, "--%s", options_file_table[0].name);
+    buf_putc(&content, '\0');
+    unsigned number = 0;
+    for (char *line = content.data, *next; result == 0 && line; line = next) {
+        char where[OPTIONS_WHERE_BYTES - 130];
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        snprintf(where, sizeof(where), "%s:%u", path, ++number);
+        result = read_file_line(options, line, where, err);
+    }
+    buf_free(&content);
+    return result < 0 ? -EINVAL : 0;
+}
+
+/* The file of settings that flags or environment name, if this program takes one. */
+static const char *options_file_path(const struct options *options, const struct flag *flags,
+                                     size_t flag_count)
+{
+    const char *name = options_file_table[0].name, *path = NULL;
+    const struct value *value = find(options, name, strlen(name));
+    if (!value)
+        return NULL;
+    for (size_t i = 0; i < flag_count; i++)
+        if (flags[i].value == value)
+            path = flags[i].text;
+    if (!path) {
+        char variable[128];
+        variable_name(name, variable, sizeof(variable));
+        path = getenv(variable);
+    }
+    return path && *path ? path : NULL;
 }
 
 int options_parse(struct options *options, int argc, char *const argv[], struct err *err)
@@ -318,24 +450,17 @@ int options_parse(struct options *options, int argc, char *const argv[], struct 
         if (strcmp(argv[i], "--version") == 0)
             return OPTIONS_VERSION;
     }
-    int result = read_environment(options, err);
-    bool *list_from_flags = xcalloc(options->count + 1, sizeof(bool));
-    bool flags = true;
-    for (int i = 1; i < argc && result == 0; i++) {
-        if (flags && strcmp(argv[i], "--") == 0) {
-            flags = false;
-        } else if (flags && strncmp(argv[i], "--", 2) == 0) {
-            result = read_flag(options, argc, argv, &i, list_from_flags, err);
-        } else if (flags && argv[i][0] == '-' && argv[i][1]) {
-            result =
-                err_set(err, -EINVAL, "unknown flag %s; flags are written --name=value", argv[i]);
-        } else {
-            options->args =
-                xrealloc(options->args, (options->args_count + 1) * sizeof(*options->args));
-            options->args[options->args_count++] = xstrdup(argv[i]);
-        }
-    }
-    free(list_from_flags);
+    struct flag *flags = xcalloc((size_t)argc + 1, sizeof(*flags));
+    size_t flag_count = 0;
+    int result = read_words(options, argc, argv, flags, &flag_count, err);
+    const char *path = result == 0 ? options_file_path(options, flags, flag_count) : NULL;
+    if (path)
+        result = read_options_file(options, path, err);
+    if (result == 0)
+        result = read_environment(options, err);
+    if (result == 0)
+        result = apply_flags(flags, flag_count, err);
+    free(flags);
     return result;
 }
 

@@ -1,12 +1,17 @@
 /* options.h: one table of settings becomes flags, environment variables, --help and docs.
  *
  * A setting named "wal-dir" is the flag --wal-dir=VALUE (or --wal-dir VALUE) and the variable
- * SLUICE_WAL_DIR; the flag wins over the variable, the variable over the default. A bool is --name,
- * --name=yes|no, or --no-name. "--" ends the flags; other words are positional.
+ * SLUICE_WAL_DIR; the flag wins over the variable, the variable over a file of settings, the file
+ * over the default. A bool is --name, --name=yes|no, or --no-name. "--" ends the flags; other words
+ * are positional.
  *
- * Secrets: an OPTION_URL may carry a password only when it comes from the environment or from a
- * file
- * ("@/path/to/file", whose first line is the URL); one in argv is refused, since argv is public.
+ * A program that adds options_file_table takes --options-file=FILE: lines "name=value" with the
+ * names of the flags; empty lines and lines that begin with # say nothing; white space around name
+ * and value is not part of them. A list may stand there several times, anything else once.
+ *
+ * Secrets: an OPTION_URL may carry a password only when it comes from the environment, from a file
+ * of settings, or from a file of its own ("@/path/to/file", whose first line is the URL); one in
+ * argv is refused, since argv is public.
  *
  * Units: a duration is a number directly followed by ns, us, ms, s, m or h ("500us", "1.5s"; a bare
  * 0 is allowed), kept in nanoseconds. A size is a number with B, KiB, MiB, GiB, kB, MB, GB or
@@ -50,6 +55,8 @@ struct option_spec {
 
 struct options;
 
+extern const struct option_spec options_file_table[]; /* --options-file */
+
 enum options_result { OPTIONS_OK = 0, OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };
 
 struct options *options_new(const char *program, const char *summary);
@@ -59,9 +66,9 @@ void options_free(struct options *options);
  * have the same type and default; it is kept once. */
 void options_add(struct options *options, const char *heading, const struct option_spec *table);
 
-/* Reads environment, then argv[1..]. Returns an options_result, or -EINVAL with a sentence that
- * names the flag or variable and what it takes. On OPTIONS_HELP or OPTIONS_VERSION nothing is
- * printed. */
+/* Reads the file of settings, environment and argv[1..]. Returns an options_result, or -EINVAL with
+ * a sentence that names the flag, variable or FILE:LINE and what it takes. On OPTIONS_HELP or
+ * OPTIONS_VERSION nothing is printed. */
 int options_parse(struct options *options, int argc, char *const argv[], struct err *err);
 
 /* The usual start of a main(): parse; print help or version to stdout, or the error to stderr.

@@ -4,15 +4,17 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 
-enum { METRICS_FLUSH_BYTES = 64 * 1024 };
+enum { METRICS_FLUSH_BYTES = 64 * 1024, INCARNATIONS_MAX = 9999 };
 
 struct metrics {
     pthread_mutex_t lock;
@@ -22,22 +24,99 @@ struct metrics {
     int error; /* the first, negative errno */
 };
 
-int metrics_open(struct metrics **metrics, const char *path, struct err *err)
+/* Descriptor of the file, new or old; negative errno. */
+static int create_at(const char *path, char **chosen)
 {
-    int fd = -1;
-    if (path && *path) {
-        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-        if (fd < 0) {
-            int code = -errno;
-            return err_set(err, code, "cannot open the metrics file %s: %s", path, strerror(-code));
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -errno;
+    *chosen = xstrdup(path);
+    return fd;
+}
+
+/* Descriptor of a new file ROLE-N.jsonl, whose path goes into *chosen; negative errno. */
+static int create_in(const char *folder, const char *role, char **chosen)
+{
+    for (int number = 1; number <= INCARNATIONS_MAX; number++) {
+        char *path = xasprintf("%s%s-%d.jsonl", folder, role, number);
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+        int code = -errno;
+        if (fd >= 0) {
+            *chosen = path;
+            return fd;
         }
+        free(path);
+        if (code != -EEXIST)
+            return code;
+    }
+    return -EEXIST;
+}
+
+/* Only a file has a life to be told of: /dev/full, a pipe or a terminal has none. */
+static int lock_for_life(int fd, const char *path, struct err *err)
+{
+    struct stat status;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || fcntl(fd, F_OFD_SETLK, &lock) == 0)
+        return 0;
+    if (errno == EAGAIN || errno == EACCES)
+        return err_set(err, -EBUSY,
+                       "another process is writing the metrics file %s; give each one of its own",
+                       path);
+    log_warning("cannot lock the metrics file %s (%s): nobody can tell from it whether this "
+                "process lives",
+                path, strerror(errno));
+    return 0;
+}
+
+int metrics_open_as(struct metrics **metrics, const char *path, const char *role, struct err *err)
+{
+    int fd = -1, code = 0;
+    char *chosen = NULL;
+    if (path && *path) {
+        bool folder = role && path[strlen(path) - 1] == '/';
+        fd = folder ? create_in(path, role, &chosen) : create_at(path, &chosen);
+        if (fd < 0)
+            return err_set(err, fd, "cannot open the metrics file %s%s%s: %s", path,
+                           folder ? role : "", folder ? "-N.jsonl" : "", strerror(-fd));
+        code = lock_for_life(fd, chosen, err);
+    }
+    if (code < 0) {
+        close(fd);
+        free(chosen);
+        return code;
     }
     struct metrics *made = xcalloc(1, sizeof(*made));
     pthread_mutex_init(&made->lock, NULL);
-    made->path = xstrdup(path ? path : "");
+    made->path = chosen ? chosen : xstrdup("");
     made->fd = fd;
     *metrics = made;
     return 0;
+}
+
+int metrics_open(struct metrics **metrics, const char *path, struct err *err)
+{
+    return metrics_open_as(metrics, path, NULL, err);
+}
+
+const char *metrics_path(const struct metrics *metrics)
+{
+    return metrics->path;
+}
+
+int metrics_alive(const char *path, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) < 0) {
+        int code = -errno;
+        if (fd >= 0)
+            close(fd);
+        return err_set(err, code, "cannot tell whether the process that writes %s lives: %s", path,
+                       strerror(-code));
+    }
+    close(fd);
+    return lock.l_type == F_UNLCK ? 0 : 1;
 }
 
 static void flush_locked(struct metrics *metrics)

@@ -21,8 +21,22 @@ struct metrics_event {
     struct buf line; /* {0} before first use; free with metrics_event_free */
 };
 
-/* Opens for appending, creates; NULL or "" for a writer that drops. */
+/* Opens for appending, creates; NULL or "" for a writer that drops. The file stays locked (a write
+ * lock of the open file description, fcntl(2)) until metrics_close or the process's end, however it
+ * ends; -EBUSY when another process holds it. A file system without locks is warned of, once. */
 int metrics_open(struct metrics **metrics, const char *path, struct err *err);
+
+/* The same; but a path that ends in '/' is a folder that must exist, and the file is the first
+ * ROLE-N.jsonl (N from 1) that is not there yet: each incarnation of a process has its own. */
+int metrics_open_as(struct metrics **metrics, const char *path, const char *role, struct err *err);
+
+const char *metrics_path(const struct metrics *metrics); /* of the file; "" when it drops */
+
+/* Does a process live that writes this file? 1: yes, 0: no; in another container, too, as long as
+ * both share the folder and the kernel. The lock comes right after the file: who sees a line in it
+ * may ask. Negative errno when the file cannot be opened, or has no locks. */
+int metrics_alive(const char *path, struct err *err);
+
 int metrics_flush(struct metrics *metrics);
 int metrics_close(struct metrics *metrics); /* flushes; NULL is allowed */
 

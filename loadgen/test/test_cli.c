@@ -237,13 +237,72 @@ static void starts_at(void **state)
     assert_true(sent_us >= due_us);
 }
 
+/* The same from a file that comes later; what is wrong with it is said. */
+static void starts_by_a_file(void **state)
+{
+    struct fixture *f = *state;
+    char start_path[96], option[112], text[64];
+    long long due_us;
+
+    snprintf(start_path, sizeof(start_path), "%s/load", f->folder);
+    snprintf(option, sizeof(option), "--start-file=%s", start_path);
+    assert_int_equal(RUN(f, f->target, option, "--start-wait=50ms", f->ledger), 3);
+    assert_non_null(strstr(f->text.data, "--start-wait"));
+    assert_int_equal(access(f->ledger_path, F_OK), -1);
+    static const char *const bad[] = {"", "soon\n", "17000000000000 1\n", "-5\n", "17\n18\n"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(file_write(start_path, bad[i], strlen(bad[i]), NULL), 0);
+        assert_int_equal(RUN(f, f->target, option, f->ledger), 3);
+        assert_non_null(strstr(f->text.data, "no start file"));
+    }
+    assert_int_equal(file_write(start_path, "1700000000000000\n", 17, NULL), 0);
+    assert_int_equal(RUN(f, f->target, option, f->ledger), 3);
+    assert_non_null(strstr(f->text.data, "ms ago"));
+    unlink(start_path);
+
+    char folder[112], metrics_1[112];
+    snprintf(folder, sizeof(folder), "--metrics=%s/", f->folder);
+    snprintf(metrics_1, sizeof(metrics_1), "%s/loadgen-1.jsonl", f->folder);
+    const char *const arguments[] = {f->target, option, "--rps=10", "--phase=a:100ms:1",
+                                     f->ledger, folder, NULL};
+    pid_t pid = start(f, arguments);
+    while (access(metrics_1, F_OK) < 0) // it waits with its metrics file open
+        clock_sleep_ns(NS_PER_MS);
+    assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+    int64_t start_us = clock_wall_us() + US_PER_S;
+    int len = snprintf(text, sizeof(text), "%lld\n", (long long)start_us);
+    assert_int_equal(file_write(start_path, text, (size_t)len, NULL), 0);
+    assert_int_equal(finish(f, pid), 0);
+    const char *first_row = strchr(read_text(f, f->ledger_path), '\n');
+    assert_non_null(first_row);
+    assert_int_equal(sscanf(first_row, "%*s %lld", &due_us), 1);
+    assert_int_equal(due_us, start_us);
+}
+
+/* A signal while it waits ends it, without a ledger. */
+static void stops_while_it_waits(void **state)
+{
+    struct fixture *f = *state;
+    char option[112];
+
+    snprintf(option, sizeof(option), "--start-file=%s/load", f->folder);
+    const char *const arguments[] = {f->target, option, f->ledger, f->metrics, NULL};
+    pid_t pid = start(f, arguments);
+    while (access(f->metrics_path, F_OK) < 0)
+        clock_sleep_ns(NS_PER_MS);
+    kill(pid, SIGTERM);
+    assert_int_equal(finish(f, pid), 143);
+    assert_int_equal(access(f->ledger_path, F_OK), -1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(whole_load), TEST(silent_phases), TEST(signals),   TEST(nobody_listens),
-        TEST(flat_out),   TEST(mistakes),      TEST(starts_at),
+        TEST(whole_load),     TEST(silent_phases),    TEST(signals),
+        TEST(nobody_listens), TEST(flat_out),         TEST(mistakes),
+        TEST(starts_at),      TEST(starts_by_a_file), TEST(stops_while_it_waits),
     };
 
     if (argc != 2)

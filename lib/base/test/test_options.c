@@ -113,6 +113,104 @@ static void flags_replace_a_list_from_the_environment(void **state)
     clear_environment();
 }
 
+/* The file beats defaults only; a list of a higher source replaces that of the file. */
+static struct options *parse_with_file(const char *text, const char *flag, int *result,
+                                       struct err *err)
+{
+    char path[] = "/tmp/sluice-options-XXXXXX", option[64];
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    struct options *o = options_new("prog", "prog: a program");
+    options_add(o, "Things", table);
+    options_add(o, "Things", options_file_table);
+    snprintf(option, sizeof(option), "--options-file=%s", path);
+    char *argv[] = {(char[]){"prog"}, option, (char *)(uintptr_t)flag, NULL};
+    *result = options_parse(o, flag ? 3 : 2, argv, err);
+    unlink(path);
+    return o;
+}
+
+static void a_file_of_settings_beats_defaults_only(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    size_t count;
+    int result;
+    clear_environment();
+    const char *text = "# as stated by the scenario\n\n  lanes = 7 \r\nwait=2s\nphase=a:1s:1\n"
+                       "phase=b:2s:0.5\n\tsafe=no\ndir=/a = b\ndb-url=postgresql://u:pw@h/db";
+    struct options *o = parse_with_file(text, NULL, &result, &err);
+    assert_int_equal(result, OPTIONS_OK);
+    assert_int_equal(options_int(o, "lanes"), 7);
+    assert_true(options_is_set(o, "lanes"));
+    assert_int_equal(options_duration_ns(o, "wait"), 2000000000);
+    assert_false(options_bool(o, "safe"));
+    assert_string_equal(options_string(o, "dir"), "/a = b");
+    assert_string_equal(options_string(o, "db-url"), "postgresql://u:pw@h/db");
+    assert_string_equal(options_list(o, "phase", &count)[1], "b:2s:0.5");
+    assert_int_equal(count, 2);
+    options_free(o);
+    setenv("SLUICE_LANES", "30", 1);
+    setenv("SLUICE_PHASE", "env", 1);
+    o = parse_with_file(text, "--wait=3s", &result, &err);
+    assert_int_equal(result, OPTIONS_OK);
+    assert_int_equal(options_int(o, "lanes"), 30);
+    assert_int_equal(options_duration_ns(o, "wait"), 3000000000);
+    assert_string_equal(options_list(o, "phase", &count)[0], "env");
+    assert_int_equal(count, 1);
+    options_free(o);
+    o = parse_with_file(text, "--phase=flag", &result, &err);
+    assert_string_equal(options_list(o, "phase", &count)[0], "flag");
+    assert_int_equal(count, 1);
+    options_free(o);
+    clear_environment();
+    assert_int_equal(PARSE(&o, &err, "--options-file=x"), -EINVAL); /* only who adds its table */
+    options_free(o);
+}
+
+static void the_environment_may_name_the_file(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    clear_environment();
+    setenv("SLUICE_OPTIONS_FILE", "/nonexistent/worker.options", 1);
+    struct options *o = options_new("prog", "prog: a program");
+    options_add(o, "Things", options_file_table);
+    char *argv[] = {(char[]){"prog"}, NULL};
+    assert_int_equal(options_parse(o, 1, argv, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "--options-file: cannot open /nonexistent/worker.options"));
+    options_free(o);
+    unsetenv("SLUICE_OPTIONS_FILE");
+}
+
+static void mistakes_in_the_file_name_its_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"lanes=0", ":1: lanes: it must be 1 to 100"},
+        {"\n# x\nlane=5\n", ":3: there is no setting \"lane\""},
+        {"lanes", ":1: \"lanes\" is not name=value"},
+        {"=5", ":1: there is no setting \"\""},
+        {"lanes=5\nlanes=6\n", ":2: lanes is set twice"},
+        {"options-file=x", ":1: there is no setting"},
+        {"--lanes=5", ":1: there is no setting"},
+        {"lanes=", ":1: lanes: "},
+    };
+    clear_environment();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct err err = {0};
+        int result;
+        struct options *o = parse_with_file(cases[i].text, NULL, &result, &err);
+        assert_int_equal(result, -EINVAL);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].text, err.text, cases[i].says);
+        options_free(o);
+    }
+}
+
 static void mistakes_name_flag_and_what_it_takes(void **state)
 {
     (void)state;
@@ -291,6 +389,9 @@ int main(void)
         cmocka_unit_test(flag_beats_variable_beats_default),
         cmocka_unit_test(every_type_reads_its_own_form),
         cmocka_unit_test(flags_replace_a_list_from_the_environment),
+        cmocka_unit_test(a_file_of_settings_beats_defaults_only),
+        cmocka_unit_test(the_environment_may_name_the_file),
+        cmocka_unit_test(mistakes_in_the_file_name_its_line),
         cmocka_unit_test(mistakes_name_flag_and_what_it_takes),
         cmocka_unit_test(passwords_come_by_environment_or_file_and_are_never_shown),
         cmocka_unit_test(redaction_keeps_everything_but_the_password),

@@ -1,12 +1,16 @@
 /* Oracle: every line that comes out is parsed back by cJSON and compared with what went in. */
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -138,12 +142,78 @@ static void no_path_drops_and_a_bad_path_says_so(void **state)
     metrics_event_free(&event);
 }
 
+/* Each opening of a folder takes a file of its own, after those that are there. */
+static void a_folder_gets_the_first_free_name(void **state)
+{
+    (void)state;
+    struct metrics *first, *second;
+    struct err err = {0};
+    char folder[] = "/tmp/sluice-metrics-XXXXXX", with_slash[64], name[96];
+    assert_non_null(mkdtemp(folder));
+    snprintf(with_slash, sizeof(with_slash), "%s/", folder);
+    snprintf(name, sizeof(name), "%s/api-1.jsonl", folder);
+    assert_int_equal(file_write(name, "old\n", 4, NULL), 0);
+    assert_int_equal(metrics_open_as(&first, with_slash, "api", &err), 0);
+    snprintf(name, sizeof(name), "%s/api-2.jsonl", folder);
+    assert_string_equal(metrics_path(first), name);
+    assert_int_equal(metrics_close(first), 0);
+    assert_int_equal(metrics_open_as(&first, with_slash, "api", &err), 0);
+    assert_int_equal(metrics_open_as(&second, with_slash, "worker", &err), 0);
+    snprintf(name, sizeof(name), "%s/api-3.jsonl", folder);
+    assert_string_equal(metrics_path(first), name);
+    snprintf(name, sizeof(name), "%s/worker-1.jsonl", folder);
+    assert_string_equal(metrics_path(second), name);
+    assert_int_equal(metrics_close(first), 0);
+    assert_int_equal(metrics_close(second), 0);
+    file_remove_tree(folder, NULL);
+    assert_int_equal(metrics_open_as(&first, with_slash, "api", &err), -ENOENT);
+    assert_non_null(strstr(err.text, folder));
+    assert_non_null(strstr(err.text, "api-N.jsonl"));
+}
+
+static void who_writes_a_file_is_told_from_a_dead_one(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct metrics *metrics, *other;
+    int ready[2];
+    char byte;
+    assert_int_equal(metrics_alive(path, &err), 0);
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (metrics_open(&metrics, path, NULL) < 0 || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(metrics_alive(path, &err), 1);
+    assert_int_equal(metrics_open(&metrics, path, &err), -EBUSY);
+    assert_non_null(strstr(err.text, path));
+    assert_int_equal(metrics_alive(path, &err), 1); /* asking takes nothing away */
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(metrics_alive(path, &err), 0);
+    assert_int_equal(metrics_open(&metrics, path, &err), 0);
+    assert_int_equal(metrics_alive(path, &err), 1); /* also from the process itself */
+    assert_int_equal(metrics_open(&other, path, &err), -EBUSY);
+    assert_int_equal(metrics_close(metrics), 0);
+    assert_int_equal(metrics_alive(path, &err), 0);
+    assert_int_equal(metrics_alive("/nonexistent/m.jsonl", &err), -ENOENT);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_event_reads_back, make_path, remove_path),
         cmocka_unit_test_setup_teardown(threads_never_mix_their_lines, make_path, remove_path),
         cmocka_unit_test(no_path_drops_and_a_bad_path_says_so),
+        cmocka_unit_test(a_folder_gets_the_first_free_name),
+        cmocka_unit_test_setup_teardown(who_writes_a_file_is_told_from_a_dead_one, make_path,
+                                        remove_path),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }
