@@ -1,6 +1,6 @@
 /* sluice-sampler: what each part of a run uses, how much waits in the sink, how many rows are in
- * the main DB, once every --interval. It takes part in nothing: killing it changes no run but its
- * figures. */
+ * the main DB, once every --interval; with --pod, what one part uses and when it was gone. It takes
+ * part in nothing: killing it changes no run but its figures. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include "netdiag.h"
 #include "part.h"
 #include "periodic.h"
+#include "pod_main.h"
 #include "probes.h"
 #include "sampler.h"
 
@@ -46,6 +47,26 @@ static const struct option_spec sampler_options[] = {
      .type = OPTION_URL,
      .unit = "URL",
      .help = "the main DB whose rows are counted; none: they are not"},
+    {.name = NULL},
+};
+
+static const struct option_spec pod_options[] = {
+    {.name = "pod",
+     .type = OPTION_STRING,
+     .unit = "WHO",
+     .help = "watch only the part WHO (api, worker, sink, main-db, loadgen), whose process and "
+             "network namespaces this process shares; needs no --sink"},
+    {.name = "ready",
+     .type = OPTION_STRING,
+     .unit = "KIND:HOST:PORT",
+     .help = "when the part is ready: tcp:HOST:PORT takes connections, http:HOST:PORT/PATH answers "
+             "200 (without /PATH: /readyz), postgres:HOST:PORT takes sessions, valkey:HOST:PORT "
+             "answers PING; without: once it has run for half a second"},
+    {.name = "cgroup-root",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .default_text = "/sys/fs/cgroup",
+     .help = "the host's view of control groups"},
     {.name = NULL},
 };
 
@@ -200,9 +221,14 @@ int main(int argc, char *argv[])
                                       "backlog and the rows in the main DB.");
     options_add(program.options, "Sampling", sampler_options);
     options_add(program.options, "Sampling", options_file_table);
+    options_add(program.options, "A part in a container", pod_options);
     sink_add_options(program.options);
     if (!options_start(program.options, argc, argv, &code))
         goto out;
+    if (options_string(program.options, "pod")) {
+        code = pod_main(program.options);
+        goto out;
+    }
     code = EXIT_USAGE;
     if (read_settings(&program, &err) < 0)
         goto out;

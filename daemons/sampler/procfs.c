@@ -14,7 +14,7 @@
 #include "base/buf.h"
 
 /* Every file read here has what is wanted within its first bytes; /proc/stat goes on for longer. */
-enum { PROC_TEXT_BYTES = 4096 };
+enum { PROC_TEXT_BYTES = 4096, NET_TEXT_BYTES = 16384 };
 
 /* A reader over a text that need not end in NUL. */
 struct cursor {
@@ -89,8 +89,7 @@ int proc_parse_stat(const char *text, size_t len, struct proc_stat *stat)
     return 0;
 }
 
-/* The number behind "\nname: " (or at the text's start). */
-static bool find_number(const char *text, size_t len, const char *name, uint64_t *value)
+bool proc_find_number(const char *text, size_t len, const char *name, uint64_t *value)
 {
     size_t name_bytes = strlen(name);
     const char *end = text + len;
@@ -109,8 +108,8 @@ static bool find_number(const char *text, size_t len, const char *name, uint64_t
 int proc_parse_io(const char *text, size_t len, struct proc_io *io)
 {
     struct proc_io found;
-    if (!find_number(text, len, "read_bytes:", &found.read_bytes) ||
-        !find_number(text, len, "write_bytes:", &found.write_bytes))
+    if (!proc_find_number(text, len, "read_bytes:", &found.read_bytes) ||
+        !proc_find_number(text, len, "write_bytes:", &found.write_bytes))
         return -EBADMSG;
     *io = found;
     return 0;
@@ -119,7 +118,7 @@ int proc_parse_io(const char *text, size_t len, struct proc_io *io)
 int proc_parse_pss(const char *text, size_t len, uint64_t *bytes)
 {
     uint64_t kibibytes;
-    if (!find_number(text, len, "Pss:", &kibibytes) || kibibytes > UINT64_MAX / 1024)
+    if (!proc_find_number(text, len, "Pss:", &kibibytes) || kibibytes > UINT64_MAX / 1024)
         return -EBADMSG;
     *bytes = kibibytes * 1024;
     return 0;
@@ -141,14 +140,14 @@ int proc_parse_host(const char *text, size_t len, struct proc_host *host)
     return 0;
 }
 
-static ssize_t read_text(const char *path, char text[PROC_TEXT_BYTES])
+ssize_t proc_read_text(const char *path, char *text, size_t text_bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     ssize_t len = 0;
-    while (len < PROC_TEXT_BYTES) {
-        ssize_t got = read(fd, text + len, (size_t)(PROC_TEXT_BYTES - len));
+    while ((size_t)len < text_bytes) {
+        ssize_t got = read(fd, text + len, text_bytes - (size_t)len);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -168,7 +167,7 @@ static ssize_t read_of_pid(const char *proc_root, pid_t pid, const char *file,
     int len = snprintf(path, sizeof(path), "%s/%d/%s", proc_root, (int)pid, file);
     if (len < 0 || (size_t)len >= sizeof(path))
         return -ENAMETOOLONG;
-    ssize_t got = read_text(path, text);
+    ssize_t got = proc_read_text(path, text, PROC_TEXT_BYTES);
     /* Some files of a process that is ending read as empty. */
     return got == 0 ? -ESRCH : got;
 }
@@ -200,8 +199,62 @@ int proc_read_host(const char *proc_root, struct proc_host *host)
     int path_bytes = snprintf(path, sizeof(path), "%s/stat", proc_root);
     if (path_bytes < 0 || (size_t)path_bytes >= sizeof(path))
         return -ENAMETOOLONG;
-    ssize_t len = read_text(path, text);
+    ssize_t len = proc_read_text(path, text, PROC_TEXT_BYTES);
     return len < 0 ? (int)len : proc_parse_host(text, (size_t)len, host);
+}
+
+ssize_t proc_read_cgroup(const char *proc_root, pid_t pid, char *text, size_t text_bytes)
+{
+    char path[512];
+    int len = snprintf(path, sizeof(path), "%s/%d/cgroup", proc_root, (int)pid);
+    if (len < 0 || (size_t)len >= sizeof(path))
+        return -ENAMETOOLONG;
+    ssize_t got = proc_read_text(path, text, text_bytes - 1);
+    if (got >= 0)
+        text[got] = '\0';
+    return got == 0 ? -ESRCH : got;
+}
+
+/* A line is "  eth0: RX_BYTES packets errs drop fifo frame compressed multicast TX_BYTES ...". */
+int proc_parse_net(const char *text, size_t len, struct proc_net *net)
+{
+    *net = (struct proc_net){0};
+    const char *end = text + len;
+    unsigned headings = 0;
+    for (const char *line = text; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop)
+            return -EBADMSG;
+        const char *colon = memchr(line, ':', (size_t)(stop - line));
+        const char *name = line;
+        line = stop + 1;
+        if (!colon) {
+            headings++;
+            continue;
+        }
+        while (*name == ' ')
+            name++;
+        struct cursor cursor = {colon + 1, stop + 1};
+        uint64_t received, sent;
+        if (!take_number(&cursor, &received) || !skip_words(&cursor, 7) ||
+            !take_number(&cursor, &sent))
+            return -EBADMSG;
+        if (colon - name == 2 && memcmp(name, "lo", 2) == 0)
+            continue;
+        net->rx_bytes += received;
+        net->tx_bytes += sent;
+    }
+    return headings > 0 ? 0 : -EBADMSG;
+}
+
+int proc_read_net(const char *proc_root, struct proc_net *net)
+{
+    char path[512], text[NET_TEXT_BYTES];
+    int path_bytes = snprintf(path, sizeof(path), "%s/net/dev", proc_root);
+    if (path_bytes < 0 || (size_t)path_bytes >= sizeof(path))
+        return -ENAMETOOLONG;
+    ssize_t len = proc_read_text(path, text, sizeof(text));
+    return len < 0 ? (int)len : proc_parse_net(text, (size_t)len, net);
 }
 
 static int compare_pids(const void *left, const void *right)

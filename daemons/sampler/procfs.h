@@ -7,6 +7,7 @@
 #ifndef SLUICE_SAMPLER_PROCFS_H
 #define SLUICE_SAMPLER_PROCFS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -46,6 +47,22 @@ int proc_read_stat(const char *proc_root, pid_t pid, struct proc_stat *stat);
 int proc_read_io(const char *proc_root, pid_t pid, struct proc_io *io);
 int proc_read_pss(const char *proc_root, pid_t pid, uint64_t *bytes);
 int proc_read_host(const char *proc_root, struct proc_host *host);
+
+/* All interfaces but lo of the network namespace that proc_root shows. */
+struct proc_net {
+    uint64_t rx_bytes;
+    uint64_t tx_bytes;
+};
+int proc_parse_net(const char *text, size_t len, struct proc_net *net); /* /proc/net/dev */
+int proc_read_net(const char *proc_root, struct proc_net *net);
+
+/* /proc/PID/cgroup as it is, NUL-terminated: its length, or an error as above. */
+ssize_t proc_read_cgroup(const char *proc_root, pid_t pid, char *text, size_t text_bytes);
+
+/* For files of this kind elsewhere: up to text_bytes of one, its length or a negative errno; the
+ * number behind name at the start of a line. */
+ssize_t proc_read_text(const char *path, char *text, size_t text_bytes);
+bool proc_find_number(const char *text, size_t len, const char *name, uint64_t *value);
 
 /* All processes of one moment, sorted by pid. {0} before first use. */
 struct proc_table {

@@ -187,7 +187,7 @@ static void join_new(struct tree *tree, const struct proc_table *table, pid_t ro
             if (find_member(tree, stat->pid))
                 continue;
             const struct member *parent = find_member(tree, stat->parent);
-            if (stat->pid != root && !(parent && parent->alive))
+            if (root != TREE_ALL && stat->pid != root && !(parent && parent->alive))
                 continue;
             refresh(tree, add_member(tree, stat), stat);
             joined = true;

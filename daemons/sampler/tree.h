@@ -42,7 +42,9 @@ struct tree_sample {
 struct tree *tree_new(const char *proc_root); /* keeps the pointer */
 void tree_free(struct tree *tree);
 
-/* Looks at the processes of table below root (0: there is none now). now_ns: clock_mono_ns(). */
+enum { TREE_ALL = -1 };
+/* Looks at the processes of table below root (0: there is none now; TREE_ALL: every process of the
+ * table belongs to the part). now_ns: clock_mono_ns(). */
 void tree_update(struct tree *tree, const struct proc_table *table, pid_t root, int64_t now_ns,
                  struct tree_sample *sample);
 

@@ -50,6 +50,20 @@ void fake_proc_host(const char *proc_root, const char *line)
     put(path, "%scpu0 1 2 3\nintr 5\n", line);
 }
 
+void fake_proc_net(const char *proc_root, uint64_t rx_bytes, uint64_t tx_bytes)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/net", proc_root);
+    assert(file_mkdirs(path, 0755, NULL) == 0);
+    snprintf(path, sizeof(path), "%s/net/dev", proc_root);
+    put(path,
+        "Inter-|   Receive                            |  Transmit\n"
+        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs\n"
+        "    lo:  999 1 0 0 0 0 0 0  999 1 0 0 0 0 0 0\n"
+        "  eth0: %" PRIu64 " 5 0 0 0 0 0 0 %" PRIu64 " 6 0 0 0 0 0 0\n",
+        rx_bytes, tx_bytes);
+}
+
 void fake_proc_end(const char *proc_root, pid_t pid)
 {
     char path[256];
@@ -81,6 +95,10 @@ void fake_proc_put(const char *proc_root, const struct fake_process *p)
         put(path,
             "1-2 ---p 0 00:00 0 [rollup]\nRss: 9999 kB\nPss:  %" PRIu64 " kB\nPss_Dirty: 1 kB\n",
             p->pss_kib);
+    }
+    if (p->cgroup) {
+        snprintf(path, sizeof(path), "%s/%d/cgroup", proc_root, (int)p->pid);
+        put(path, "%s", p->cgroup);
     }
     if (p->socket_inode > 0) {
         snprintf(path, sizeof(path), "%s/%d/fd/3", proc_root, (int)p->pid);

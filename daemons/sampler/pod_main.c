@@ -1,0 +1,184 @@
+#include "pod_main.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "common/stop.h"
+#include "metrics/metrics.h"
+#include "pod.h"
+#include "ready.h"
+
+enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_UNUSABLE = 3 };
+
+static const int64_t look_ns = 50 * NS_PER_MS;
+
+struct pod_program {
+    const struct options *options;
+    struct pod_settings settings;
+    struct ready ready;
+    char *role, *run_folder;
+    struct metrics *metrics;
+    struct pod *pod;
+    int stop_fd;
+    int64_t interval_ns;
+};
+
+static bool ask_ready(void *arg)
+{
+    return ready_now(arg);
+}
+
+static int read_settings(struct pod_program *program, struct err *err)
+{
+    const char *who = options_string(program->options, "pod");
+    const char *ready = options_string(program->options, "ready");
+    size_t watches;
+    options_list(program->options, "watch", &watches);
+    if (!options_string(program->options, "metrics"))
+        return err_set(err, -EINVAL,
+                       "--metrics=FILE|DIR/ is needed (or SLUICE_METRICS): where the events go");
+    if (watches > 0)
+        return err_set(err, -EINVAL, "--pod and --watch are two ways to watch; leave one out");
+    if (who[0] == '\0' || strspn(who, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(who))
+        return err_set(err, -EINVAL,
+                       "--pod=%s: it takes the name of a part, such as worker or main-db", who);
+    program->settings.who = who;
+    program->settings.proc_root = "/proc";
+    program->settings.cgroup_root = options_string(program->options, "cgroup-root");
+    program->settings.self = getpid();
+    program->interval_ns = options_duration_ns(program->options, "interval");
+    if (!ready)
+        return 0;
+    program->settings.ready = ask_ready;
+    program->settings.ready_arg = &program->ready;
+    return ready_parse(ready, &program->ready, err);
+}
+
+/* Where the events really lie: the name may be a link that the next run points elsewhere. */
+static char *folder_of(const char *path)
+{
+    char *real = realpath(path, NULL);
+    char *slash = real ? strrchr(real, '/') : NULL;
+    if (slash)
+        *slash = '\0';
+    return real;
+}
+
+static int start(struct pod_program *program, struct err *err)
+{
+    program->stop_fd = stop_open(err);
+    if (program->stop_fd < 0)
+        return program->stop_fd;
+    program->role = xasprintf("sampler-%s", program->settings.who);
+    int rc = metrics_open_as(&program->metrics, options_string(program->options, "metrics"),
+                             program->role, err);
+    if (rc < 0)
+        return rc;
+    program->run_folder = folder_of(metrics_path(program->metrics));
+    program->settings.run_folder = program->run_folder;
+    program->settings.metrics = program->metrics;
+    program->pod = pod_new(&program->settings);
+    return 0;
+}
+
+static void write_start(struct pod_program *program)
+{
+    struct metrics_event event = {0};
+    struct buf settings = {0};
+    options_json(program->options, &settings);
+    metrics_begin(&event, "start");
+    metrics_string(&event, "role", "sampler");
+    metrics_string(&event, "pod", program->settings.who);
+    metrics_string(&event, "sink", options_string(program->options, "sink"));
+    metrics_string(&event, "version", SLUICE_VERSION);
+    metrics_int(&event, "pid", getpid());
+    metrics_json(&event, "settings", settings.data);
+    metrics_string(&event, "net_note", pod_net_note);
+    metrics_write(program->metrics, &event);
+    metrics_flush(program->metrics);
+    metrics_event_free(&event);
+    buf_free(&settings);
+}
+
+static void write_stop(struct pod_program *program, const char *why)
+{
+    struct metrics_event event = {0};
+    metrics_begin(&event, "stop");
+    metrics_string(&event, "role", "sampler");
+    metrics_string(&event, "why", why);
+    metrics_write(program->metrics, &event);
+    metrics_event_free(&event);
+}
+
+/* Process 1 inherits what the part leaves behind; nobody else would bury it. */
+static void reap_orphans(void)
+{
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        continue;
+}
+
+/* Looks and ticks until a stop is asked for; returns the signal, or a negative errno. */
+static int run(struct pod_program *program, struct err *err)
+{
+    int64_t tick_due_ns = clock_mono_ns();
+    for (;;) {
+        pod_look(program->pod);
+        reap_orphans();
+        int64_t now_ns = clock_mono_ns();
+        if (now_ns >= tick_due_ns) {
+            int rc = pod_tick(program->pod, err);
+            if (rc < 0)
+                return rc;
+            metrics_flush(program->metrics);
+            /* A tick that comes late is left out rather than made up for. */
+            tick_due_ns +=
+                program->interval_ns * ((now_ns - tick_due_ns) / program->interval_ns + 1);
+        }
+        struct pollfd stop = {.fd = program->stop_fd, .events = POLLIN};
+        struct timespec wait = {.tv_nsec = look_ns};
+        if (ppoll(&stop, 1, &wait, NULL) <= 0)
+            continue;
+        int signal = stop_signal(program->stop_fd);
+        if (signal > 0)
+            return signal;
+    }
+}
+
+int pod_main(const struct options *options)
+{
+    struct pod_program program = {.options = options, .stop_fd = -1};
+    struct err err = {0};
+    int code = EXIT_USAGE;
+    if (read_settings(&program, &err) < 0)
+        goto out;
+    code = EXIT_UNUSABLE;
+    if (start(&program, &err) < 0)
+        goto out;
+    write_start(&program);
+    int rc = run(&program, &err);
+    if (rc > 0) {
+        code = EXIT_OK;
+        if (pod_tick(program.pod, &err) < 0) /* so that totals are those of the end */
+            log_warning("%s", err.text);
+        err.text[0] = '\0';
+    }
+    write_stop(&program, rc > 0 ? stop_signal_name(rc) : err.text);
+out:
+    if (err.text[0])
+        log_error("%s", err.text);
+    pod_free(program.pod);
+    if (metrics_close(program.metrics) < 0 && code == EXIT_OK)
+        code = EXIT_UNUSABLE;
+    if (program.stop_fd >= 0)
+        close(program.stop_fd);
+    free(program.role);
+    free(program.run_folder);
+    return code;
+}
