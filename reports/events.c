@@ -182,6 +182,7 @@ static bool on_os(struct run *run, int64_t ts_us, const cJSON *event)
     if (!*who || !take_maybe(event, "cpu_pct", 1e7, &sample.cpu_pct) ||
         !take_maybe(event, "cpu_s", 1e12, &sample.cpu_s) ||
         !take_maybe(event, "rss_bytes", 1e18, &sample.rss_bytes) ||
+        !take_maybe(event, "cache_bytes", 1e18, &sample.cache_bytes) ||
         !take_maybe(event, "read_bytes", 1e18, &sample.read_bytes) ||
         !take_maybe(event, "write_bytes", 1e18, &sample.write_bytes) ||
         !take_maybe(event, "rx_bytes", 1e18, &sample.rx_bytes) ||
@@ -192,6 +193,7 @@ static bool on_os(struct run *run, int64_t ts_us, const cJSON *event)
         return false;
     array_grow((void **)&part->samples, &part->capacity, part->count, sizeof(sample));
     part->samples[part->count++] = sample;
+    part->from_pod = part->from_pod || json_get(event, "cache_bytes");
     part->rss_is_bound = part->rss_is_bound || strcmp(json_text(event, "rss_kind"), "rss_sum") == 0;
     return true;
 }
@@ -248,21 +250,26 @@ static bool on_fault(struct run *run, int64_t ts_us, const cJSON *event)
         .end_us = INT64_MAX,
         .what = xstrdup(json_text(event, "what")),
         .who = xstrdup(json_text(event, "who")),
+        .file = run->file_count,
     };
     return true;
 }
 
+/* Ends the fault that the same file told of; that of another only when there is none. */
 static bool on_recovered(struct run *run, int64_t ts_us, const cJSON *event)
 {
+    struct window *found = NULL;
     for (size_t i = 0; i < run->window_count; i++) {
         struct window *window = &run->windows[i];
-        if (window->end_us == INT64_MAX && window->begin_us <= ts_us &&
-            strcmp(window->who, json_text(event, "who")) == 0) {
-            window->end_us = ts_us;
-            return true;
-        }
+        if (window->end_us != INT64_MAX || window->begin_us > ts_us ||
+            strcmp(window->who, json_text(event, "who")) != 0)
+            continue;
+        if (!found || (found->file != run->file_count && window->file == run->file_count))
+            found = window;
     }
-    return false; /* its fault is missing: a damaged line, or a lost one */
+    if (found)
+        found->end_us = ts_us;
+    return found != NULL; /* else its fault is missing: a damaged line, or a lost one */
 }
 
 static bool on_drained(struct run *run, int64_t ts_us, const cJSON *event)
@@ -300,11 +307,21 @@ static bool on_main_rows(struct run *run, int64_t ts_us, const cJSON *event)
 
 static bool on_start(struct run *run, int64_t ts_us, const cJSON *event)
 {
+    if (strcmp(json_text(event, "role"), "loadgen") == 0)
+        run->load_began = true;
     if (strcmp(json_text(event, "role"), "worker") != 0)
         return true;
     array_grow((void **)&run->worker_starts_us, &run->worker_start_capacity,
                run->worker_start_count, sizeof(*run->worker_starts_us));
     run->worker_starts_us[run->worker_start_count++] = ts_us;
+    return true;
+}
+
+static bool on_stop(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    (void)ts_us;
+    if (strcmp(json_text(event, "role"), "loadgen") == 0)
+        run->load_ended = true;
     return true;
 }
 
@@ -344,6 +361,7 @@ static const struct handler {
     {"db_count", on_db_count, false},
     {"main_rows", on_main_rows, false},
     {"start", on_start, false},
+    {"stop", on_stop, false},
     {"lateness", on_lateness, false},
 };
 

@@ -46,7 +46,7 @@ static void one_part(struct figures *figures, const struct run *run, const struc
                      double thousands)
 {
     const struct manifest *manifest = &run->manifest;
-    struct level cpu = {.peak = NAN}, rss = {.peak = NAN};
+    struct level cpu = {.peak = NAN}, rss = {.peak = NAN}, cache = {.peak = NAN};
     struct counter cpu_s = {NAN, NAN}, reads = cpu_s, writes = cpu_s, rx = cpu_s, tx = cpu_s;
     for (size_t i = 0; i < part->count; i++) {
         const struct os_sample *sample = &part->samples[i];
@@ -61,6 +61,7 @@ static void one_part(struct figures *figures, const struct run *run, const struc
             continue;
         level_add(&cpu, sample->cpu_pct, sample->ts_us <= manifest->load_end_us);
         level_add(&rss, sample->rss_bytes, true);
+        level_add(&cache, sample->cache_bytes, true);
     }
     const char *who = part->who;
     figures_set(figures, level_mean(&cpu), "part.%s.cpu_mean_pct", who);
@@ -68,6 +69,8 @@ static void one_part(struct figures *figures, const struct run *run, const struc
     figures_set(figures, cpu_s.total, "part.%s.cpu_s", who);
     figures_set(figures, level_mean(&rss), "part.%s.rss_mean_bytes", who);
     figures_set(figures, rss.peak, "part.%s.rss_peak_bytes", who);
+    figures_set(figures, level_mean(&cache), "part.%s.cache_mean_bytes", who);
+    figures_set(figures, cache.peak, "part.%s.cache_peak_bytes", who);
     figures_set(figures, reads.total, "part.%s.read_bytes", who);
     figures_set(figures, writes.total, "part.%s.write_bytes", who);
     figures_set(figures, rx.total, "part.%s.rx_bytes", who);
@@ -76,6 +79,19 @@ static void one_part(struct figures *figures, const struct run *run, const struc
         figures_set(figures, cpu_s.total / thousands, "part.%s.cpu_s_per_1000", who);
         figures_set(figures, writes.total / thousands, "part.%s.write_bytes_per_1000", who);
     }
+}
+
+/* What parts in containers used of all cores, in percent: the sampler beside the runner, which
+ * tells how busy the host was, does not see them. */
+static double used_by_pods(const struct figures *figures, const struct run *run)
+{
+    double cores = json_number(json_get(run->manifest.json, "host"), "cores"), used = 0;
+    for (size_t i = 0; i < run->part_count; i++) {
+        double mean = figures_get(figures, "part.%s.cpu_mean_pct", run->parts[i].who);
+        if (run->parts[i].from_pod && mean > 0 && cores > 0)
+            used += mean / cores;
+    }
+    return used;
 }
 
 static void host(struct figures *figures, const struct run *run)
@@ -95,7 +111,8 @@ static void host(struct figures *figures, const struct run *run)
     figures_set(figures, level_mean(&busy), "host.busy_pct");
     figures_set(figures, level_mean(&steal), "host.steal_pct");
     figures_set(figures, level_mean(&iowait), "host.iowait_pct");
-    figures_set(figures, level_mean(&other), "host.other_pct");
+    double rest = level_mean(&other) - used_by_pods(figures, run);
+    figures_set(figures, rest < 0 ? 0 : rest, "host.other_pct"); /* NAN stays NAN */
 }
 
 void figures_parts(struct figures *figures, const struct run *run)

@@ -75,13 +75,14 @@ static void gate_host(struct entry *entry)
 }
 
 /* Did this fault of the scenario happen? Two that overlap on one part are one window; and it begins
- * as soon as the runner comes to it. */
+ * as soon as the runner comes to it, which with a container engine takes longer. */
 static bool fault_happened(const struct run *run, const cJSON *fault)
 {
     double at_ms = json_number(fault, "at_ms");
     int64_t due_us = run->manifest.start_us + (isnan(at_ms) ? 0 : llround(at_ms * 1e3));
+    int64_t patience_us = manifest_in_containers(&run->manifest) ? 10000000 : 2000000;
     for (size_t i = 0; i < run->window_count; i++)
-        if (run->windows[i].begin_us <= due_us + 2000000 && run->windows[i].end_us >= due_us)
+        if (run->windows[i].begin_us <= due_us + patience_us && run->windows[i].end_us >= due_us)
             return true;
     return false;
 }
@@ -111,6 +112,13 @@ static void gate_faults(struct entry *entry)
 
 /* ---- notes ---- */
 
+/* "sampler.jsonl" or "sampler-2.jsonl", but not that of a pod, "sampler-api-1.jsonl". */
+static bool is_samplers(const char *name)
+{
+    return strncmp(name, "sampler.", 8) == 0 ||
+           (strncmp(name, "sampler-", 8) == 0 && name[8] >= '0' && name[8] <= '9');
+}
+
 static void note_files(struct entry *entry)
 {
     const struct run *run = &entry->run;
@@ -120,7 +128,7 @@ static void note_files(struct entry *entry)
         api = api || strncmp(file->name, "api", 3) == 0;
         loadgen = loadgen || strncmp(file->name, "loadgen", 7) == 0;
         worker = worker || strncmp(file->name, "worker", 6) == 0;
-        sampler = sampler || strncmp(file->name, "sampler", 7) == 0;
+        sampler = sampler || is_samplers(file->name);
         if (file->unreadable)
             strings_add(&entry->notes, "%s", file->unreadable);
         if (file->half)
@@ -198,6 +206,9 @@ void gates_check(struct entry *entry)
     }
     if (entry->audit.verdict == AUDIT_VOID)
         strings_add(&entry->reasons, "its audit is void: %s", entry->audit.why);
+    if (run->load_began && !run->load_ended)
+        strings_add(&entry->reasons,
+                    "the load generator was killed before its load was over: the run is void");
     note_files(entry);
     if (!entry->has_figures)
         return;

@@ -247,6 +247,11 @@ void manifest_free(struct manifest *manifest)
     memset(manifest, 0, sizeof(*manifest));
 }
 
+bool manifest_in_containers(const struct manifest *manifest)
+{
+    return strcmp(json_text(manifest->json, "through"), "compose") == 0;
+}
+
 const cJSON *manifest_server(const struct manifest *manifest, const char *role)
 {
     const cJSON *server;

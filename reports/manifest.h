@@ -47,6 +47,9 @@ struct manifest {
 int manifest_read(struct manifest *manifest, const char *run_dir, struct err *err);
 void manifest_free(struct manifest *manifest);
 
+/* Did the parts run in containers ("through": "compose")? */
+bool manifest_in_containers(const struct manifest *manifest);
+
 /* The first server with this role ("main-db", "sink"), or NULL. */
 const cJSON *manifest_server(const struct manifest *manifest, const char *role);
 

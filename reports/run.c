@@ -114,6 +114,72 @@ static void sort(void *items, size_t count, size_t bytes,
         qsort(items, count, bytes, compare);
 }
 
+static int compare_samples(const void *left, const void *right)
+{
+    const struct os_sample *a = left, *b = right;
+    return (a->ts_us > b->ts_us) - (a->ts_us < b->ts_us);
+}
+
+static int compare_windows(const void *left, const void *right)
+{
+    const struct window *a = left, *b = right;
+    if (a->begin_us != b->begin_us)
+        return a->begin_us > b->begin_us ? 1 : -1;
+    return (a->file > b->file) - (a->file < b->file);
+}
+
+static void swap_texts(char **a, char **b)
+{
+    char *kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Who made a fault and who watched the part tell of the same one: one window, from the first moment
+ * to the last. An observer that saw no end (it was stopped) does not outweigh one that did. The
+ * name is that of the file that was read first, which is the runner's. */
+static bool merge_window(struct window *into, struct window *other)
+{
+    if (into->file == other->file || strcmp(into->who, other->who) != 0 ||
+        other->begin_us > into->end_us)
+        return false;
+    if (into->end_us == INT64_MAX)
+        into->end_us = other->end_us;
+    else if (other->end_us != INT64_MAX && other->end_us > into->end_us)
+        into->end_us = other->end_us;
+    if (other->file < into->file) {
+        swap_texts(&into->what, &other->what);
+        into->file = other->file;
+    }
+    return true;
+}
+
+/* Over before the load began, or after all was over: none of the run's. */
+static bool is_outside(const struct run *run, const struct window *window)
+{
+    return run_times_ok(run) &&
+           (window->end_us < run->manifest.start_us || window->begin_us > run->manifest.end_us);
+}
+
+static void settle_windows(struct run *run)
+{
+    size_t kept = 0;
+    sort(run->windows, run->window_count, sizeof(*run->windows), compare_windows);
+    for (size_t i = 0; i < run->window_count; i++) {
+        struct window window = run->windows[i];
+        bool gone = is_outside(run, &window);
+        for (size_t k = 0; !gone && k < kept; k++)
+            gone = merge_window(&run->windows[k], &window);
+        if (!gone) {
+            run->windows[kept++] = window;
+            continue;
+        }
+        free(window.what);
+        free(window.who);
+    }
+    run->window_count = kept;
+}
+
 void run_load(struct run *run, const char *dir, bool only_audit)
 {
     memset(run, 0, sizeof(*run));
@@ -131,6 +197,9 @@ void run_load(struct run *run, const char *dir, bool only_audit)
     sort(run->batches, run->batch_count, sizeof(*run->batches), compare_batches);
     sort(run->backlog, run->backlog_count, sizeof(*run->backlog), compare_backlogs);
     sort(run->parts, run->part_count, sizeof(*run->parts), compare_parts);
+    for (size_t i = 0; i < run->part_count; i++)
+        sort(run->parts[i].samples, run->parts[i].count, sizeof(struct os_sample), compare_samples);
+    settle_windows(run);
     sort(run->worker_starts_us, run->worker_start_count, sizeof(*run->worker_starts_us),
          compare_times);
 }

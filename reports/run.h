@@ -33,13 +33,14 @@ struct backlog_sample {
 
 struct os_sample { /* NAN: can't be told */
     int64_t ts_us;
-    double cpu_pct, cpu_s, rss_bytes, read_bytes, write_bytes, rx_bytes, tx_bytes;
+    double cpu_pct, cpu_s, rss_bytes, cache_bytes, read_bytes, write_bytes, rx_bytes, tx_bytes;
 };
 struct part { /* one `who` */
     char *who;
     struct os_sample *samples;
     size_t count, capacity;
     bool rss_is_bound; /* some of its memory could only be bounded from above */
+    bool from_pod;     /* watched from a container of its own: `host` does not know it as ours */
 };
 
 struct host_sample {
@@ -55,6 +56,7 @@ struct stat_extremes { /* one field of sink_stats */
 struct window {               /* fault until recovered */
     int64_t begin_us, end_us; /* end_us INT64_MAX: never recovered */
     char *what, *who;
+    size_t file; /* who told of it; of several that tell of one fault, the first */
 };
 
 struct work { /* in the background (background.h) */
@@ -117,6 +119,8 @@ struct run {
     int64_t *worker_starts_us; /* in order of time */
     size_t worker_start_count, worker_start_capacity;
     struct main_rows main_begin, main_end; /* before the load, after all */
+
+    bool load_began, load_ended; /* the generator's start and stop events */
 
     double redelivered;     /* sum over committed */
     int64_t latency_events; /* api_latency events that met a row of the ledger */

@@ -245,6 +245,17 @@ static void put_totals(const struct comparison *comparison, struct buf *out)
 
 /* ---- resources ---- */
 
+static bool some_from_pods(const struct comparison *comparison)
+{
+    for (size_t i = 0; i < comparison->group_count; i++) {
+        const struct run *run = &comparison->groups[i].first->run;
+        for (size_t k = 0; k < run->part_count; k++)
+            if (run->parts[k].from_pod)
+                return true;
+    }
+    return false;
+}
+
 static void put_parts(const struct comparison *comparison, struct buf *out)
 {
     static const struct column columns[] = {
@@ -258,15 +269,17 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
         {"written per 1,000 tasks", "write_bytes_per_1000", UNIT_BYTES},
         {"received", "rx_bytes", UNIT_BYTES},
         {"sent", "tx_bytes", UNIT_BYTES},
+        {"page cache mean", "cache_mean_bytes", UNIT_BYTES}, /* last: only where it is known */
     };
     struct table table;
-    columns_header(&table, "sink, part", columns, COUNT_OF(columns));
+    bool pods = some_from_pods(comparison);
+    size_t shown = pods ? COUNT_OF(columns) : COUNT_OF(columns) - 1;
+    columns_header(&table, "sink, part", columns, shown);
     for (size_t i = 0; i < comparison->group_count; i++) {
         const struct group *group = &comparison->groups[i];
         for (size_t k = 0; group->shown_count && k < group->first->run.part_count; k++) {
             char *prefix = xasprintf("part.%s", group->first->run.parts[k].who);
-            columns_row(&table, group, group->first->run.parts[k].who, prefix, columns,
-                        COUNT_OF(columns));
+            columns_row(&table, group, group->first->run.parts[k].who, prefix, columns, shown);
             free(prefix);
         }
     }
@@ -274,6 +287,10 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
              "## Resources by part\n\nCPU: 100 % is one core, mean while the load lasts. Memory "
              "of a Postgres is its proportional set size. Network: TCP, a lower bound. "
              "– : can't be told.\n\n");
+    if (pods)
+        buf_puts(out, "In containers: memory is anonymous and shared, page cache (which the kernel "
+                      "takes back when it is needed) apart; network is\nall that passed the "
+                      "container's interfaces but lo, headers included.\n\n");
     table_end(&table, out);
 }
 

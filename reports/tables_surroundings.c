@@ -51,6 +51,8 @@ static void put_host(const struct manifest *manifest, struct table *table)
     pair(table, "compiler", json_text(sluice, "compiler"));
     pair(table, "build type", json_text(sluice, "build_type"));
     pair(table, "scenario file", json_text(manifest->scenario_json, "file"));
+    if (manifest_in_containers(manifest))
+        pair(table, "parts", "containers, started by docker compose");
 }
 
 static void put_settings(struct buf *cell, const cJSON *settings)
@@ -98,6 +100,50 @@ static void put_servers(const struct comparison *comparison, struct buf *out)
     table_end(&table, out);
 }
 
+static bool some_in_containers(const struct comparison *comparison)
+{
+    for (size_t i = 0; i < comparison->group_count; i++)
+        if (manifest_in_containers(&comparison->groups[i].first->run.manifest))
+            return true;
+    return false;
+}
+
+/* What each part runs from, and how much it may have. A limit that is missing or 0 is none. */
+static void put_containers(const struct comparison *comparison, struct buf *out)
+{
+    if (!some_in_containers(comparison))
+        return;
+    struct table table;
+    table_begin(&table, 4);
+    table_text(&table, "sink: container");
+    table_text(&table, "image");
+    table_text(&table, "CPU limit, cores");
+    table_text(&table, "memory limit");
+    for (size_t i = 0; i < comparison->group_count; i++) {
+        const struct group *group = &comparison->groups[i];
+        const cJSON *part;
+        cJSON_ArrayForEach(part, json_get(group->first->run.manifest.json, "parts"))
+        {
+            struct buf *cell = table_cell(&table);
+            text_markdown(cell, group->sink);
+            buf_puts(cell, ": ");
+            text_markdown(cell, part->string);
+            const char *image = json_text(part, "image");
+            text_markdown(table_cell(&table), *image ? image : "?");
+            double cpus = json_number(part, "cpus"), memory = json_number(part, "memory_bytes");
+            if (cpus > 0)
+                buf_printf(table_cell(&table), "%.3g", cpus);
+            else
+                table_text(&table, "none");
+            if (memory > 0)
+                text_bytes(table_cell(&table), memory);
+            else
+                table_text(&table, "none");
+        }
+    }
+    table_end(&table, out);
+}
+
 static void put_environment(const struct comparison *comparison, struct buf *out)
 {
     buf_puts(out, "## Environment\n\n");
@@ -111,6 +157,7 @@ static void put_environment(const struct comparison *comparison, struct buf *out
         table_end(&table, out);
     }
     put_servers(comparison, out);
+    put_containers(comparison, out);
     buf_puts(out, "Every setting of a run stands in its manifest.json.\n\n");
 }
 

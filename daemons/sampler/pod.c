@@ -93,7 +93,6 @@ static void choose_source(struct pod *pod)
     struct cgroup_figures figures;
     if (pod->source != SOURCE_UNKNOWN || pod->part.main == 0)
         return;
-    pod_part_read_group(&pod->part);
     if (cgroup_path(pod->part.group, path, sizeof(path)) == 0 &&
         cgroup_read(pod->settings.cgroup_root, path, &figures) == 0)
         pod->source = SOURCE_CGROUP;
@@ -184,6 +183,7 @@ int pod_tick(struct pod *pod, struct err *err)
     int rc = pod_part_processes(&pod->part, &pod->table);
     if (rc < 0)
         return err_set(err, rc, "cannot read %s: %s", pod->settings.proc_root, strerror(-rc));
+    pod_part_read_group(&pod->part);
     choose_source(pod);
     if (pod->source == SOURCE_UNKNOWN)
         return 0; /* nothing was there yet to have figures */

@@ -49,6 +49,8 @@ static bool has_ended(const struct proc_stat *stat)
 
 void pod_part_read_group(struct pod_part *part)
 {
+    if (part->main == 0)
+        return;
     if (proc_read_cgroup(part->proc_root, part->main, part->group, sizeof(part->group)) < 0)
         part->group[0] = '\0';
 }

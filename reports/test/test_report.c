@@ -272,6 +272,94 @@ static void test_unknown_background(void **state)
     rundir_remove(dir);
 }
 
+/* A part's container is watched from beside it: what both the runner and the watcher tell of is one
+ * fault, what only the watcher saw came by hand, what was over before the load is none of the
+ * run's.
+ */
+static void test_pods(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    rundir_puts(
+        run, "sampler-sink-1.jsonl",
+        "{\"ts\": 990.0, \"ev\": \"start\", \"role\": \"sampler\", \"pod\": \"sink\"}\n"
+        "{\"ts\": 1000.5, \"ev\": \"os\", \"who\": \"sink\", \"cpu_pct\": 20, \"cpu_s\": 1, "
+        "\"rss_bytes\": 1048576, \"rss_kind\": \"cgroup\", \"cache_bytes\": 3145728, "
+        "\"read_bytes\": 0, \"write_bytes\": 4096, \"rx_bytes\": 5, \"tx_bytes\": 6}\n"
+        "{\"ts\": 1001.5, \"ev\": \"os\", \"who\": \"sink\", \"cpu_pct\": 40, \"cpu_s\": 1.4, "
+        "\"rss_bytes\": 1048576, \"rss_kind\": \"cgroup\", \"cache_bytes\": 5242880, "
+        "\"read_bytes\": 0, \"write_bytes\": 8192, \"rx_bytes\": 5, \"tx_bytes\": 6}\n");
+    static const char watched[] =
+        "{\"ts\": 990.0, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"worker\"}\n"
+        "{\"ts\": 991.0, \"ev\": \"recovered\", \"what\": \"kill\", \"who\": \"worker\"}\n"
+        "{\"ts\": 1004.95, \"ev\": \"fault\", \"what\": \"exit\", \"who\": \"worker\"}\n"
+        "{\"ts\": 1007.95, \"ev\": \"recovered\", \"what\": \"exit\", \"who\": \"worker\"}\n";
+    rundir_puts(run, "sampler-worker-1.jsonl", watched);
+    change(
+        run, "manifest.json", "\"schema\":",
+        "\"through\": \"compose\", \"parts\": {\"sink\": {\"image\": \"docker.io/x:1\", \"cpus\": "
+        "1.5, \"memory_bytes\": 536870912}, \"api\": {\"image\": \"sluice:dev\"}}, \"schema\":");
+    change(run, "sampler.jsonl", "\"busy_pct\": 50", "\"busy_pct\": 40");
+    char *md = report(dir, &result);
+    has(result.summary.data, "lost nothing through a 3 s worker kill,");
+    has(md, "| wal: sink ");
+    assert_string_equal(cell(md, "wal: sink", 1), "docker.io/x:1");
+    assert_string_equal(cell(md, "wal: sink", 2), "1.5");
+    assert_string_equal(cell(md, "wal: sink", 3), "512 MiB");
+    assert_string_equal(cell(md, "wal: api", 3), "none");
+    assert_string_equal(cell(md, "parts", 1), "containers, started by docker compose");
+    assert_string_equal(cell(md, "wal, sink", 1), "30 %");
+    assert_string_equal(cell(md, "wal, sink", 4), "1 MiB");
+    assert_string_equal(cell(md, "wal, sink", 11), "4 MiB");
+    has_not(md, "came from outside");
+    free(md);
+    report_result_free(&result);
+    /* The runner told only of the begin, the watcher was stopped before the end of another. */
+    change(run, "runner.jsonl", "\"ev\": \"recovered\"", "\"ev\": \"recover\"");
+    rundir_puts(run, "sampler-api-1.jsonl",
+                "{\"ts\": 1008.0, \"ev\": \"fault\", \"what\": \"pause\", \"who\": \"api\"}\n"
+                "{\"ts\": 1009.0, \"ev\": \"recovered\", \"what\": \"pause\", \"who\": \"api\"}\n");
+    md = report(dir, &result);
+    has_not(md, "has no end");
+    has(md, "2 faults, of which the scenario holds 1: the others came from outside");
+    has(result.summary.data, "through 2 faults");
+    free(md);
+    report_result_free(&result);
+    rundir_puts(run, "sampler-api-1.jsonl",
+                "{\"ts\": 1008.0, \"ev\": \"fault\", \"what\": \"pause\", \"who\": \"api\"}\n");
+    md = report(dir, &result);
+    has(md, "the fault \"pause api\" has no end");
+    free(md);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
+/* What containers used is ours, too, though the sampler beside the runner does not see them. */
+static void test_pods_are_no_other_work(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    change(run, "sampler.jsonl", "\"busy_pct\": 50", "\"busy_pct\": 90");
+    char *md = report(dir, &result);
+    has(md, "busy with other work: 27.5 %");
+    free(md);
+    report_result_free(&result);
+    /* 60 % of a core of the two: 30 % of all. */
+    rundir_puts(run, "sampler-sink-1.jsonl",
+                "{\"ts\": 1001.5, \"ev\": \"os\", \"who\": \"sink\", \"cpu_pct\": 30, "
+                "\"cache_bytes\": null}\n");
+    md = report(dir, &result);
+    has_not(md, "busy with other work: ");
+    assert_string_equal(cell(md, "wal/1", 5), "12.5 %");
+    free(md);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
 /* One thing made wrong in wal/2: it does not count, and the report says why. */
 static const struct wrong {
     const char *file, *old, *fresh, *reason;
@@ -302,6 +390,8 @@ static const struct wrong {
     {"manifest.json", "\"for_ms\": 2000\n", "\"for_ms\": 2001\n", "another scenario"},
     {"main.tsv", "#end", "#", "its audit is void"},
     {"ledger.tsv", "#end", "#", "its audit is void"},
+    {"loadgen.jsonl", "{", "{\"ts\": 999.0, \"ev\": \"start\", \"role\": \"loadgen\"}\n{",
+     "the load generator was killed before its load was over: the run is void"},
 };
 
 static void test_left_out(void **state)
@@ -681,13 +771,21 @@ static void test_trace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_terms),         cmocka_unit_test(test_rewrite),
-        cmocka_unit_test(test_recovery),      cmocka_unit_test(test_unknown_background),
-        cmocka_unit_test(test_tiny),          cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_loss_stays),    cmocka_unit_test(test_none_counts),
-        cmocka_unit_test(test_inert),         cmocka_unit_test(test_charts),
-        cmocka_unit_test(test_nothing_there), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_terms),
+        cmocka_unit_test(test_rewrite),
+        cmocka_unit_test(test_recovery),
+        cmocka_unit_test(test_unknown_background),
+        cmocka_unit_test(test_tiny),
+        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_loss_stays),
+        cmocka_unit_test(test_none_counts),
+        cmocka_unit_test(test_inert),
+        cmocka_unit_test(test_charts),
+        cmocka_unit_test(test_nothing_there),
+        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_pods),
+        cmocka_unit_test(test_pods_are_no_other_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
