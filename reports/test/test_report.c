@@ -315,15 +315,29 @@ static void test_pods(void **state)
     has_not(md, "came from outside");
     free(md);
     report_result_free(&result);
-    /* The runner told only of the begin, the watcher was stopped before the end of another. */
+    /* The watcher was stopped before the end, which the runner tells. */
+    rundir_puts(run, "sampler-worker-1.jsonl",
+                "{\"ts\": 1004.0, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"worker\"}\n");
+    md = report(dir, &result);
+    has_not(md, "has no end");
+    has(result.summary.data, "lost nothing through a 3 s worker kill,");
+    free(md);
+    report_result_free(&result);
+    /* The runner told only of the begin, the watcher of another fault, too. */
     change(run, "runner.jsonl", "\"ev\": \"recovered\"", "\"ev\": \"recover\"");
+    char *more = xasprintf(
+        "%s{\"ts\": 1009.0, \"ev\": \"fault\", \"what\": \"pause\", \"who\": \"worker\"}\n"
+        "{\"ts\": 1009.5, \"ev\": \"recovered\", \"what\": \"pause\", \"who\": \"worker\"}\n",
+        watched);
+    rundir_puts(run, "sampler-worker-1.jsonl", more);
+    free(more);
     rundir_puts(run, "sampler-api-1.jsonl",
                 "{\"ts\": 1008.0, \"ev\": \"fault\", \"what\": \"pause\", \"who\": \"api\"}\n"
                 "{\"ts\": 1009.0, \"ev\": \"recovered\", \"what\": \"pause\", \"who\": \"api\"}\n");
     md = report(dir, &result);
     has_not(md, "has no end");
-    has(md, "2 faults, of which the scenario holds 1: the others came from outside");
-    has(result.summary.data, "through 2 faults");
+    has(md, "3 faults, of which the scenario holds 1: the others came from outside");
+    has(result.summary.data, "through 3 faults");
     free(md);
     report_result_free(&result);
     rundir_puts(run, "sampler-api-1.jsonl",
