@@ -48,7 +48,7 @@ int ready_parse(const char *text, struct ready *ready, struct err *err)
     memcpy(ready->host, address, host_bytes);
     memcpy(ready->port, colon + 1, port_bytes);
     if (address[len] != '\0')
-        strcpy(ready->path, address + len);
+        memcpy(ready->path, address + len, strlen(address + len) + 1);
     return 0;
 }
 

@@ -1,13 +1,17 @@
 /* Oracle: pod.h and cgroup.h, with figures added up by hand, over a folder that looks like /proc
  * and one that looks like /sys/fs/cgroup. */
 #include <errno.h>
+#include <netinet/in.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -480,6 +484,56 @@ static void what_ready_means_is_checked(void **state)
     assert_false(ready_now(&ready));
 }
 
+/* A server that takes one connection, reads, and gives this answer; its port. */
+static int start_server(const char *answer, pid_t *pid)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    char text[512];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    *pid = fork();
+    if (*pid == 0) {
+        int peer = accept(fd, NULL, NULL);
+        _exit(recv(peer, text, sizeof(text), 0) <= 0 ||
+              send(peer, answer, strlen(answer), 0) != (ssize_t)strlen(answer));
+    }
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static void ready_is_who_answers_so(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *answer;
+        bool ready;
+    } cases[] = {
+        {"http", "HTTP/1.1 200 OK\r\n\r\nok\n", true},
+        {"http", "HTTP/1.1 503 Service Unavailable\r\n\r\n", false},
+        {"http", "200 ", false},
+        {"http", "", false},
+        {"valkey", "+PONG\r\n", true},
+        {"valkey", "-NOAUTH Authentication required.\r\n", true},
+        {"valkey", "-LOADING Redis is loading the dataset in memory\r\n", false},
+        {"postgres", "nonsense", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct ready ready;
+        char text[64];
+        pid_t pid;
+        int port = start_server(cases[i].answer, &pid);
+        snprintf(text, sizeof(text), "%s:127.0.0.1:%d", cases[i].kind, port);
+        assert_int_equal(ready_parse(text, &ready, NULL), 0);
+        if (ready_now(&ready) != cases[i].ready)
+            fail_msg("%s \"%s\"", cases[i].kind, cases[i].answer);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+    }
+}
+
 int main(void)
 {
 #define POD(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -494,6 +548,7 @@ int main(void)
         cmocka_unit_test(a_group_is_named_by_proc),
         cmocka_unit_test(disk_figures_count_each_device_once),
         cmocka_unit_test(what_ready_means_is_checked),
+        cmocka_unit_test(ready_is_who_answers_so),
     };
     return cmocka_run_group_tests_name("pod", tests, NULL, NULL);
 }
