@@ -303,7 +303,9 @@ static int run(struct program *program)
         }
     }
     if (rc < 0 && program->signal == 0) {
-        write_stop(program, err.text);
+        if (program->metrics) {
+            write_stop(program, err.text);
+        }
         fprintf(stderr, "sluice-worker: %s\n", err.text);
         stop(program);
         return EXIT_START;

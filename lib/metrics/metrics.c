@@ -52,26 +52,26 @@ static int create_in(const char *folder, const char *role, char **chosen)
     return -EEXIST;
 }
 
-/* Only a file has a life to be told of: /dev/full, a pipe or a terminal has none. */
-static int lock_for_life(int fd, const char *path, struct err *err)
+/* Only a file has a life to be told of: /dev/full, a pipe or a terminal has none. Whole lines are
+ * appended, so two that share a file spoil nothing but that. */
+static void lock_for_life(int fd, const char *path)
 {
     struct stat status;
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || fcntl(fd, F_OFD_SETLK, &lock) == 0)
-        return 0;
+        return;
     if (errno == EAGAIN || errno == EACCES)
-        return err_set(err, -EBUSY,
-                       "another process is writing the metrics file %s; give each one of its own",
-                       path);
-    log_warning("cannot lock the metrics file %s (%s): nobody can tell from it whether this "
-                "process lives",
-                path, strerror(errno));
-    return 0;
+        log_warning("another process is writing the metrics file %s, too; give each one of its own",
+                    path);
+    else
+        log_warning("cannot lock the metrics file %s (%s): nobody can tell from it whether this "
+                    "process lives",
+                    path, strerror(errno));
 }
 
 int metrics_open_as(struct metrics **metrics, const char *path, const char *role, struct err *err)
 {
-    int fd = -1, code = 0;
+    int fd = -1;
     char *chosen = NULL;
     if (path && *path) {
         bool folder = role && path[strlen(path) - 1] == '/';
@@ -79,12 +79,7 @@ int metrics_open_as(struct metrics **metrics, const char *path, const char *role
         if (fd < 0)
             return err_set(err, fd, "cannot open the metrics file %s%s%s: %s", path,
                            folder ? role : "", folder ? "-N.jsonl" : "", strerror(-fd));
-        code = lock_for_life(fd, chosen, err);
-    }
-    if (code < 0) {
-        close(fd);
-        free(chosen);
-        return code;
+        lock_for_life(fd, chosen);
     }
     struct metrics *made = xcalloc(1, sizeof(*made));
     pthread_mutex_init(&made->lock, NULL);

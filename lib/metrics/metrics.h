@@ -23,7 +23,8 @@ struct metrics_event {
 
 /* Opens for appending, creates; NULL or "" for a writer that drops. The file stays locked (a write
  * lock of the open file description, fcntl(2)) until metrics_close or the process's end, however it
- * ends; -EBUSY when another process holds it. A file system without locks is warned of, once. */
+ * ends. When another process holds it, both append, and that is warned of; so is a file system
+ * without locks. */
 int metrics_open(struct metrics **metrics, const char *path, struct err *err);
 
 /* The same; but a path that ends in '/' is a folder that must exist, and the file is the first

@@ -459,8 +459,8 @@ static void mistakes_are_told(void **state)
     struct fixture *fixture = *state;
     open_sink(fixture);
     static const char *const flags[] = {"--sink=nowhere", "--lanes=0", "--main-url=http://x/",
-                                        "--batch-wait=5"};
-    static const int codes[] = {2, 2, 3, 2};
+                                        "--batch-wait=5", "--metrics=/nonexistent/x/"};
+    static const int codes[] = {2, 2, 3, 2, 3};
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
         start_worker(fixture, flags[i]);
         assert_int_equal(end_worker(fixture, 0), codes[i]);
