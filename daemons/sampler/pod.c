@@ -67,6 +67,13 @@ void pod_free(struct pod *pod)
     free(pod);
 }
 
+void pod_follow(struct pod *pod, struct metrics *metrics, const char *run_folder)
+{
+    pod->settings.metrics = metrics;
+    pod->settings.run_folder = run_folder;
+    pod->state = STARTING;
+}
+
 /* --- figures --- */
 
 /* A group that was made anew begins at 0. */

@@ -47,6 +47,9 @@ extern const char pod_net_note[];
 struct pod *pod_new(const struct pod_settings *settings);
 void pod_free(struct pod *pod);
 
+/* Another run has begun: its metrics, its folder. What was wrong in the last one is forgotten. */
+void pod_follow(struct pod *pod, struct metrics *metrics, const char *run_folder);
+
 /* Is the part there, does it run? Every 50 ms; writes fault and recovered. */
 void pod_look(struct pod *pod);
 /* Writes `os`. Negative errno and a sentence when /proc cannot be read. */

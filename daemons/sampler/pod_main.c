@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -61,7 +62,7 @@ static int read_settings(struct pod_program *program, struct err *err)
     return ready_parse(ready, &program->ready, err);
 }
 
-/* Where the events really lie: the name may be a link that the next run points elsewhere. */
+/* The folder of a path, without links; NULL when there is none. Free it. */
 static char *folder_of(const char *path)
 {
     char *real = realpath(path, NULL);
@@ -71,20 +72,37 @@ static char *folder_of(const char *path)
     return real;
 }
 
-static int start(struct pod_program *program, struct err *err)
+/* Process 1 inherits what the part leaves behind; nobody else would bury it. */
+static void reap_orphans(void)
 {
-    program->stop_fd = stop_open(err);
-    if (program->stop_fd < 0)
-        return program->stop_fd;
-    program->role = xasprintf("sampler-%s", program->settings.who);
-    int rc = metrics_open_as(&program->metrics, options_string(program->options, "metrics"),
-                             program->role, err);
-    if (rc < 0)
-        return rc;
-    program->run_folder = folder_of(metrics_path(program->metrics));
-    program->settings.run_folder = program->run_folder;
-    program->settings.metrics = program->metrics;
-    program->pod = pod_new(&program->settings);
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        continue;
+}
+
+/* Sleeps until the next look; returns a signal that came, or 0. */
+static int await_look(const struct pod_program *program)
+{
+    struct pollfd stop = {.fd = program->stop_fd, .events = POLLIN};
+    struct timespec wait = {.tv_nsec = look_ns};
+    return ppoll(&stop, 1, &wait, NULL) > 0 ? stop_signal(program->stop_fd) : 0;
+}
+
+/* A pod must be there before its part, and so before the run's folder. Returns a signal, or 0. */
+static int await_folder(const struct pod_program *program)
+{
+    const char *path = options_string(program->options, "metrics");
+    bool told = false;
+    if (path[0] == '\0' || path[strlen(path) - 1] != '/')
+        return 0;
+    while (access(path, F_OK) < 0) {
+        if (!told)
+            log_info("waiting for the folder %s", path);
+        told = true;
+        reap_orphans();
+        int signal = await_look(program);
+        if (signal > 0)
+            return signal;
+    }
     return 0;
 }
 
@@ -117,11 +135,56 @@ static void write_stop(struct pod_program *program, const char *why)
     metrics_event_free(&event);
 }
 
-/* Process 1 inherits what the part leaves behind; nobody else would bury it. */
-static void reap_orphans(void)
+static int open_metrics(struct pod_program *program, struct err *err)
 {
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        continue;
+    int rc = metrics_open_as(&program->metrics, options_string(program->options, "metrics"),
+                             program->role, err);
+    if (rc < 0)
+        return rc;
+    program->run_folder = folder_of(metrics_path(program->metrics));
+    write_start(program);
+    return 0;
+}
+
+static int close_metrics(struct pod_program *program, const char *why)
+{
+    if (program->metrics)
+        write_stop(program, why);
+    int rc = metrics_close(program->metrics);
+    program->metrics = NULL;
+    free(program->run_folder);
+    program->run_folder = NULL;
+    return rc;
+}
+
+/* The folder's name may be a link, which the next run points at a folder of its own. */
+static int follow_run(struct pod_program *program, struct err *err)
+{
+    const char *path = options_string(program->options, "metrics");
+    if (path[strlen(path) - 1] != '/')
+        return 0;
+    char *now = realpath(path, NULL);
+    bool same = !now || (program->run_folder && strcmp(now, program->run_folder) == 0);
+    free(now);
+    if (same)
+        return 0;
+    if (close_metrics(program, "another run has begun") < 0)
+        log_warning("some events of the last run could not be written");
+    int rc = open_metrics(program, err);
+    if (rc == 0)
+        pod_follow(program->pod, program->metrics, program->run_folder);
+    return rc;
+}
+
+static int start(struct pod_program *program, struct err *err)
+{
+    int rc = open_metrics(program, err);
+    if (rc < 0)
+        return rc;
+    program->settings.run_folder = program->run_folder;
+    program->settings.metrics = program->metrics;
+    program->pod = pod_new(&program->settings);
+    return 0;
 }
 
 /* Looks and ticks until a stop is asked for; returns the signal, or a negative errno. */
@@ -133,7 +196,9 @@ static int run(struct pod_program *program, struct err *err)
         reap_orphans();
         int64_t now_ns = clock_mono_ns();
         if (now_ns >= tick_due_ns) {
-            int rc = pod_tick(program->pod, err);
+            int rc = follow_run(program, err);
+            if (rc == 0)
+                rc = pod_tick(program->pod, err);
             if (rc < 0)
                 return rc;
             metrics_flush(program->metrics);
@@ -141,11 +206,7 @@ static int run(struct pod_program *program, struct err *err)
             tick_due_ns +=
                 program->interval_ns * ((now_ns - tick_due_ns) / program->interval_ns + 1);
         }
-        struct pollfd stop = {.fd = program->stop_fd, .events = POLLIN};
-        struct timespec wait = {.tv_nsec = look_ns};
-        if (ppoll(&stop, 1, &wait, NULL) <= 0)
-            continue;
-        int signal = stop_signal(program->stop_fd);
+        int signal = await_look(program);
         if (signal > 0)
             return signal;
     }
@@ -159,26 +220,30 @@ int pod_main(const struct options *options)
     if (read_settings(&program, &err) < 0)
         goto out;
     code = EXIT_UNUSABLE;
-    if (start(&program, &err) < 0)
+    program.role = xasprintf("sampler-%s", program.settings.who);
+    program.stop_fd = stop_open(&err);
+    if (program.stop_fd < 0)
         goto out;
-    write_start(&program);
-    int rc = run(&program, &err);
+    int rc = await_folder(&program);
+    if (rc == 0)
+        rc = start(&program, &err);
+    if (rc == 0)
+        rc = run(&program, &err);
     if (rc > 0) {
         code = EXIT_OK;
-        if (pod_tick(program.pod, &err) < 0) /* so that totals are those of the end */
+        if (program.pod &&
+            pod_tick(program.pod, &err) < 0) /* so that totals are those of the end */
             log_warning("%s", err.text);
         err.text[0] = '\0';
     }
-    write_stop(&program, rc > 0 ? stop_signal_name(rc) : err.text);
+    if (close_metrics(&program, rc > 0 ? stop_signal_name(rc) : err.text) < 0 && code == EXIT_OK)
+        code = EXIT_UNUSABLE;
 out:
     if (err.text[0])
         log_error("%s", err.text);
     pod_free(program.pod);
-    if (metrics_close(program.metrics) < 0 && code == EXIT_OK)
-        code = EXIT_UNUSABLE;
     if (program.stop_fd >= 0)
         close(program.stop_fd);
     free(program.role);
-    free(program.run_folder);
     return code;
 }

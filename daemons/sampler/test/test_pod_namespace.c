@@ -30,10 +30,10 @@ static char folder[64], events_path[128], log_path[128];
 
 /* Its parent stays outside: for the kernel it is a child of ours, as process 1 of a new namespace.
  */
-static pid_t start_sampler(void)
+static pid_t start_sampler(const char *in)
 {
-    char metrics[96];
-    snprintf(metrics, sizeof(metrics), "--metrics=%s/", folder);
+    char metrics[128];
+    snprintf(metrics, sizeof(metrics), "--metrics=%s/", in);
     assert_int_equal(unshare(CLONE_NEWPID), 0); /* for children only */
     pid_t pid = fork();
     if (pid == 0) {
@@ -57,6 +57,23 @@ static void enter(pid_t sampler)
     assert_true(fd >= 0);
     assert_int_equal(setns(fd, CLONE_NEWPID), 0);
     close(fd);
+}
+
+static void leave(void)
+{
+    int fd = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(setns(fd, CLONE_NEWPID), 0);
+    close(fd);
+}
+
+static void stop_sampler(pid_t sampler)
+{
+    int status;
+    kill(sampler, SIGTERM);
+    assert_int_equal(waitpid(sampler, &status, 0), sampler);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    leave();
 }
 
 /* A part: it has a child, which it leaves behind as an orphan when it is killed. */
@@ -137,7 +154,7 @@ static void kill_and_reap(pid_t pid)
 static void a_part_is_killed_paused_and_started_again(void **state)
 {
     (void)state;
-    pid_t sampler = start_sampler();
+    pid_t sampler = start_sampler(folder);
     await("\"ev\": \"start\"", 1);
     enter(sampler);
     pid_t part = start_part();
@@ -153,13 +170,42 @@ static void a_part_is_killed_paused_and_started_again(void **state)
     await(RECOVERED("pause"), 1);
     kill_and_reap(part);
     await(FAULT("kill"), 2);
-    kill(sampler, SIGTERM); /* which process 1 must take care to hear */
-    int status;
-    assert_int_equal(waitpid(sampler, &status, 0), sampler);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    stop_sampler(sampler); /* by a signal that process 1 must take care to hear */
     assert_written("\"ev\": \"stop\", \"role\": \"sampler\", \"why\": \"SIGTERM\"", 1);
     assert_written("\"ev\": \"fault\"", 3);
     assert_written("\"ev\": \"recovered\"", 2);
+}
+
+/* It is there before the run's folder, and goes on with the next run's. */
+static void a_link_to_the_run_is_waited_for_and_followed(void **state)
+{
+    (void)state;
+    char *now = xasprintf("%s/now", folder), *first = xasprintf("%s/first", folder);
+    char *second = xasprintf("%s/second", folder), *other = xasprintf("%s/other", folder);
+    pid_t sampler = start_sampler(now);
+    snprintf(events_path, sizeof(events_path), "%s/log", folder);
+    await("waiting for the folder", 1);
+    stop_sampler(sampler);
+    sampler = start_sampler(now);
+    assert_int_equal(mkdir(first, 0755) + mkdir(second, 0755), 0);
+    assert_int_equal(symlink(first, now), 0);
+    snprintf(events_path, sizeof(events_path), "%s/sampler-worker-1.jsonl", first);
+    await("\"ev\": \"start\"", 1);
+    assert_int_equal(symlink(second, other), 0);
+    assert_int_equal(rename(other, now), 0);
+    await("\"ev\": \"stop\"", 1);
+    snprintf(events_path, sizeof(events_path), "%s/sampler-worker-1.jsonl", second);
+    await("\"ev\": \"start\"", 1);
+    enter(sampler);
+    pid_t part = start_part();
+    await("\"processes\": 2}", 1);
+    kill_and_reap(part);
+    await(FAULT("kill"), 1);
+    stop_sampler(sampler);
+    free(now);
+    free(first);
+    free(second);
+    free(other);
 }
 
 static int make_folder(void **state)
@@ -183,6 +229,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_part_is_killed_paused_and_started_again, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_link_to_the_run_is_waited_for_and_followed, make_folder,
                                         remove_folder),
     };
     if (argc != 2)
