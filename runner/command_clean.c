@@ -117,7 +117,7 @@ static int clean_sink(const struct options *options, struct err *err)
         return rc;
     }
     if (!driver->remove) {
-        return err_set(err, -EINVAL, "the sink %s leaves nothing on a server", driver->name);
+        return err_set(err, -EINVAL, "the sink %s leaves nothing behind", driver->name);
     }
     /* Also tells whether what is there is ours, and makes the question below one that has an
      * answer. */
@@ -140,9 +140,10 @@ static int clean_sink(const struct options *options, struct err *err)
     if (rc < 0) {
         return err_prefix(err, "sink %s", driver->name);
     }
+    const char *url = options_string(options, "sink-url");
     char shown[512];
-    printf("removed what the sink %s had made at %s%s\n", driver->name,
-           url_redact(options_string(options, "sink-url"), shown, sizeof(shown)),
+    printf("removed what the sink %s had made%s%s%s\n", driver->name, url ? " at " : "",
+           url ? url_redact(url, shown, sizeof(shown)) : "",
            tasks > 0 ? ", with the tasks that waited in it" : "");
     return 1;
 }

@@ -10,9 +10,9 @@
 #include "command.h"
 #include "comparison.h"
 #include "keeper.h"
-#include "reports/report.h"
 #include "run.h"
 #include "state.h"
+#include "verdict.h"
 
 static const struct option_spec run_options[] = {
     {.name = "sink",
@@ -140,30 +140,6 @@ static int choose_sinks(struct comparison *comparison, struct err *err)
     return 0;
 }
 
-static bool can_have(const struct sink_driver *driver, const struct scenario_fault *fault)
-{
-    switch (fault->who) {
-    case FAULT_WORKER:
-        return driver->flags & SINK_DRAINS;
-    case FAULT_SINK:
-        return server_for_sink(driver->name) != NULL;
-    case FAULT_API:
-    case FAULT_MAIN_DB:
-        break;
-    }
-    return true;
-}
-
-static const struct option_spec *find_spec(const struct option_spec *table, const char *name)
-{
-    for (; table && table->name; table++) {
-        if (strcmp(table->name, name) == 0) {
-            return table;
-        }
-    }
-    return NULL;
-}
-
 /* Servers that are given: whose, and that nothing is to befall them. */
 static int check_given(struct comparison *comparison, struct err *err)
 {
@@ -173,7 +149,7 @@ static int check_given(struct comparison *comparison, struct err *err)
     comparison->main_url = options_string(comparison->options, "main-url");
     for (size_t i = 0; comparison->sink_url && i < comparison->choice_count; i++) {
         const struct sink_driver *driver = comparison->choices[i].driver;
-        if (find_spec(driver->options, "sink-url") || server_for_sink(driver->name)) {
+        if (settings_find(driver->options, "sink-url") || server_for_sink(driver->name)) {
             comparison->given = driver;
             count++;
         }
@@ -207,7 +183,7 @@ static int assign_faults(struct comparison *comparison, struct err *err)
         bool anybody = false;
         for (size_t k = 0; k < comparison->choice_count; k++) {
             struct choice *choice = &comparison->choices[k];
-            if (can_have(choice->driver, fault)) {
+            if (fault_can(choice->driver, fault)) {
                 choice->fault_bits |= UINT32_C(1) << i;
                 anybody = true;
             } else if (!without || !(choice->driver->flags & SINK_CONTROL)) {
@@ -242,34 +218,6 @@ static void assign_background(struct comparison *comparison)
     }
 }
 
-/* Names, types and ranges of the scenario's `sink` settings, by the drivers' own tables. */
-static int check_sink_settings(const struct scenario *scenario, struct err *err)
-{
-    struct options *options = options_new("sluice", "");
-    sink_add_options(options);
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < scenario->sink_count; i++) {
-        const struct scenario_sink_option *setting = &scenario->sink[i];
-        const struct option_spec *spec = find_spec(sink_common_options, setting->name);
-        for (size_t k = 0; !spec && sink_drivers[k]; k++) {
-            spec = find_spec(sink_drivers[k]->options, setting->name);
-        }
-        if (!spec) {
-            rc = err_set(err, -EINVAL, "%s: no sink has a setting \"%s\": sluice sinks lists them",
-                         setting->place, setting->name);
-        } else if (spec->type == OPTION_URL || (spec->unit && strcmp(spec->unit, "DIR") == 0)) {
-            rc = err_set(err, -EINVAL, "%s: sink.%s is chosen by sluice itself, for each run",
-                         setting->place, setting->name);
-        } else {
-            char *where = xasprintf("%s: sink.%s", setting->place, setting->name);
-            rc = options_set(options, setting->name, setting->text, where, err);
-            free(where);
-        }
-    }
-    options_free(options);
-    return rc;
-}
-
 static int read_scenario(struct comparison *comparison, struct err *err)
 {
     size_t count, set_count;
@@ -280,16 +228,7 @@ static int read_scenario(struct comparison *comparison, struct err *err)
                        "run takes one scenario: sluice run quick, or the path of a "
                        "file; sluice run --help says more");
     }
-    char *file = scenario_find(args[0]);
-    if (!file) {
-        return err_set(err, -EINVAL,
-                       "%s: there is no such scenario: expected the path of a file, or "
-                       "a name such as quick, article, headroom, burst, naive, background",
-                       args[0]);
-    }
-    int rc = scenario_load(&comparison->scenario, file, sets, set_count, err);
-    free(file);
-    return rc;
+    return scenario_open(&comparison->scenario, args[0], sets, set_count, err);
 }
 
 static int check(struct comparison *comparison, struct err *err)
@@ -299,7 +238,7 @@ static int check(struct comparison *comparison, struct err *err)
         rc = choose_sinks(comparison, err);
     }
     if (rc == 0) {
-        rc = check_sink_settings(&comparison->scenario, err);
+        rc = settings_check_sink(&comparison->scenario, err);
     }
     if (rc == 0) {
         rc = check_given(comparison, err);
@@ -360,26 +299,6 @@ static void say_skipped_background(const struct comparison *comparison, const st
     buf_free(&skipped);
 }
 
-/* Audits the run that is complete. A sink that is no control must pass. */
-static void judge(struct comparison *comparison, const char *run_dir, const char *label)
-{
-    struct audit audit = {0};
-    struct err err = {0};
-    enum audit_verdict verdict = audit_run(run_dir, &audit, &err);
-    bool tell_why = audit.why && (verdict == AUDIT_FAIL || verdict == AUDIT_VOID);
-    printf("%s: audit: %s: %lld acknowledged, %lld committed, %lld dead, %lld lost%s%s\n", label,
-           audit_verdict_name(verdict), (long long)audit.acknowledged, (long long)audit.committed,
-           (long long)audit.dead, (long long)audit.bad[AUDIT_LOST].count, tell_why ? ": " : "",
-           tell_why ? audit.why : "");
-    if (verdict == AUDIT_FAIL) {
-        comparison->exit_code = EXIT_BAD_RUN;
-    } else if (verdict == AUDIT_VOID && comparison->exit_code == EXIT_OK) {
-        comparison->exit_code = EXIT_UNUSABLE;
-    }
-    audit_free(&audit);
-    fflush(stdout);
-}
-
 /* One run. False: go no further. */
 static bool make_run(struct comparison *comparison, const struct choice *choice, unsigned repeat,
                      const char *label)
@@ -391,7 +310,7 @@ static bool make_run(struct comparison *comparison, const struct choice *choice,
     bool go_on = true;
     if (there == COMPARISON_RUN_COMPLETE) {
         printf("%s: complete already, kept\n", label);
-        judge(comparison, dir, label);
+        verdict_audit(dir, label, &comparison->exit_code);
         free(dir);
         return true;
     }
@@ -428,7 +347,7 @@ static bool make_run(struct comparison *comparison, const struct choice *choice,
         outcome = run_perform(&request, &err);
     }
     if (outcome == RUN_COMPLETE) {
-        judge(comparison, dir, label);
+        verdict_audit(dir, label, &comparison->exit_code);
     } else {
         go_on = false;
         if (outcome == RUN_FAILED) {
@@ -457,29 +376,6 @@ static void make_runs(struct comparison *comparison)
             }
         }
     }
-}
-
-static void report(struct comparison *comparison)
-{
-    struct report_result result = {0};
-    struct err err = {0};
-    int rc = report_comparison(comparison->dir, NULL, &result, &err);
-    if (rc < 0) {
-        fprintf(stderr, "sluice: the report could not be made: %s\n", err.text);
-        if (comparison->exit_code == EXIT_OK) {
-            comparison->exit_code = EXIT_UNUSABLE;
-        }
-    } else {
-        printf("\n%s\n%s/compare.md\n", result.summary.data ? result.summary.data : "",
-               comparison->dir);
-        if (result.failed > 0) {
-            comparison->exit_code = EXIT_BAD_RUN;
-        } else if (result.sla_missed > 0 && comparison->exit_code == EXIT_OK &&
-                   options_bool(comparison->options, "require-sla")) {
-            comparison->exit_code = EXIT_BAD_RUN;
-        }
-    }
-    report_result_free(&result);
 }
 
 /* ---- around them ---- */
@@ -539,7 +435,8 @@ static int compare(struct comparison *comparison)
                 "with %s\n",
                 comparison->dir);
     } else {
-        report(comparison);
+        verdict_report(comparison->dir, options_bool(comparison->options, "require-sla"),
+                       &comparison->exit_code);
     }
     state_leave(comparison->base);
     return comparison->exit_code;

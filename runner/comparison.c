@@ -159,6 +159,14 @@ char *comparison_find(const char *runs, const struct scenario *scenario)
     return found;
 }
 
+/* Of a manifest; false: it names none. */
+static bool read_seed(const cJSON *manifest, uint64_t *seed)
+{
+    char *end = NULL;
+    *seed = strtoull(text_of(manifest, "seed"), &end, 10);
+    return *text_of(manifest, "seed") != '\0' && *end == '\0';
+}
+
 struct seed_search {
     unsigned repeat;
     uint64_t seed;
@@ -169,12 +177,9 @@ static bool has_seed(const char *run_dir, void *arg)
     struct seed_search *search = arg;
     cJSON *manifest = read_manifest(run_dir);
     const cJSON *repeat = cJSON_GetObjectItemCaseSensitive(manifest, "repeat");
-    char *end = NULL;
-    unsigned long long seed = strtoull(text_of(manifest, "seed"), &end, 10);
-    bool found = cJSON_IsNumber(repeat) && repeat->valuedouble == (double)search->repeat &&
-                 *text_of(manifest, "seed") != '\0' && *end == '\0';
+    bool found = read_seed(manifest, &search->seed) && cJSON_IsNumber(repeat) &&
+                 repeat->valuedouble == (double)search->repeat;
     cJSON_Delete(manifest);
-    search->seed = seed;
     return found;
 }
 
@@ -186,4 +191,39 @@ bool comparison_seed(const char *dir, unsigned repeat, uint64_t *seed)
     }
     *seed = search.seed;
     return true;
+}
+
+int comparison_manifest_read(const char *run_dir, const struct scenario *scenario,
+                             struct comparison_manifest *out, struct err *err)
+{
+    cJSON *manifest = read_manifest(run_dir);
+    const cJSON *repeat = cJSON_GetObjectItemCaseSensitive(manifest, "repeat");
+    int rc = 0;
+    if (!read_seed(manifest, &out->seed) || !cJSON_IsNumber(repeat)) {
+        rc = err_set(err, -ENOENT, "%s holds no manifest.json of a run", run_dir);
+    } else {
+        out->repeat = (unsigned)repeat->valuedouble;
+        out->same = same_scenario(manifest, scenario, 0, false);
+        snprintf(out->outcome, sizeof(out->outcome), "%s", text_of(manifest, "outcome"));
+    }
+    cJSON_Delete(manifest);
+    return rc;
+}
+
+int comparison_manifest_void(const char *run_dir, const char *why, struct err *err)
+{
+    cJSON *manifest = read_manifest(run_dir);
+    char *path = xasprintf("%s/manifest.json", run_dir);
+    int rc = manifest ? 0 : err_set(err, -ENOENT, "%s cannot be read", path);
+    if (rc == 0) {
+        cJSON_ReplaceItemInObjectCaseSensitive(manifest, "outcome",
+                                               cJSON_CreateString("interrupted"));
+        cJSON_ReplaceItemInObjectCaseSensitive(manifest, "why", cJSON_CreateString(why));
+        char *text = cJSON_Print(manifest);
+        rc = file_write(path, text, strlen(text), err);
+        free(text);
+    }
+    free(path);
+    cJSON_Delete(manifest);
+    return rc;
 }

@@ -25,4 +25,17 @@ enum comparison_run comparison_look(const char *run_dir, const struct scenario *
 /* The seed that runs of this repeat in the folder have, if there are any. */
 bool comparison_seed(const char *dir, unsigned repeat, uint64_t *seed);
 
+/* What the manifest of a run's folder says. */
+struct comparison_manifest {
+    char outcome[16]; /* complete, interrupted, failed */
+    uint64_t seed;
+    unsigned repeat;
+    bool same; /* the very same scenario, faults aside */
+};
+/* -ENOENT: there is none that can be read. */
+int comparison_manifest_read(const char *run_dir, const struct scenario *scenario,
+                             struct comparison_manifest *out, struct err *err);
+/* From now on it says that the run was interrupted, and why. */
+int comparison_manifest_void(const char *run_dir, const char *why, struct err *err);
+
 #endif

@@ -1,8 +1,7 @@
 #include "http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 
 #include "base/clock.h"
 
-enum { ANSWER_MAX = 1024 * 1024 };
+enum { ANSWER_MAX = 1024 * 1024, HOST_BYTES = 256 };
 
 /* 0 when fd is ready for events before the deadline. */
 static int wait_for(int fd, short events, int64_t deadline_ns)
@@ -33,17 +32,53 @@ static int wait_for(int fd, short events, int64_t deadline_ns)
     }
 }
 
-static int dial(int port, int64_t deadline_ns)
+/* Where the port begins, behind the last colon; NULL: `address` is no HOST:PORT. */
+static const char *port_of(const char *address)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const char *colon = strrchr(address, ':');
+    if (!colon || colon == address || colon - address >= HOST_BYTES || colon[1] < '1' ||
+        colon[1] > '9') {
+        return NULL;
+    }
+    char *end;
+    long port = strtol(colon + 1, &end, 10);
+    return *end == '\0' && port <= 65535 ? colon + 1 : NULL;
+}
+
+int http_address_check(const char *address, struct err *err)
+{
+    if (!port_of(address)) {
+        return err_set(err, -EINVAL, "\"%s\" is no HOST:PORT, such as api:9101", address);
+    }
+    return 0;
+}
+
+static int look_up(const char *address, struct addrinfo **found)
+{
+    const char *port = port_of(address);
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char host[HOST_BYTES];
+    if (!port) {
+        return -EINVAL;
+    }
+    const char *begin = address, *end = port - 1;
+    if (*begin == '[' && end[-1] == ']') {
+        begin++;
+        end--;
+    }
+    snprintf(host, sizeof(host), "%.*s", (int)(end - begin), begin);
+    return getaddrinfo(host, port, &hints, found) == 0 ? 0 : -EHOSTUNREACH;
+}
+
+static int dial_one(const struct addrinfo *at, int64_t deadline_ns)
+{
+    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return -errno;
     }
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int rc = 0, failure = 0;
     socklen_t len = sizeof(failure);
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+    if (connect(fd, at->ai_addr, at->ai_addrlen) < 0) {
         rc = errno == EINPROGRESS ? wait_for(fd, POLLOUT, deadline_ns) : -errno;
     }
     if (rc == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &len) == 0) {
@@ -53,6 +88,21 @@ static int dial(int port, int64_t deadline_ns)
         close(fd);
         return rc;
     }
+    return fd;
+}
+
+static int dial(const char *address, int64_t deadline_ns)
+{
+    struct addrinfo *found = NULL;
+    int fd = look_up(address, &found);
+    if (fd < 0) {
+        return fd;
+    }
+    fd = -EHOSTUNREACH;
+    for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next) {
+        fd = dial_one(at, deadline_ns);
+    }
+    freeaddrinfo(found);
     return fd;
 }
 
@@ -99,10 +149,11 @@ static int read_all(int fd, struct buf *answer, int64_t deadline_ns)
     }
 }
 
-static int exchange(int port, const struct buf *request, int timeout_ms, struct buf *body)
+static int exchange(const char *address, const struct buf *request, int timeout_ms,
+                    struct buf *body)
 {
     int64_t deadline_ns = clock_mono_ns() + timeout_ms * NS_PER_MS;
-    int fd = dial(port, deadline_ns);
+    int fd = dial(address, deadline_ns);
     if (fd < 0) {
         return fd;
     }
@@ -127,26 +178,25 @@ static int exchange(int port, const struct buf *request, int timeout_ms, struct 
     return rc < 0 ? rc : status;
 }
 
-int http_get(int port, const char *path, int timeout_ms, struct buf *answer)
+int http_get(const char *address, const char *path, int timeout_ms, struct buf *answer)
 {
     struct buf request = {0};
-    buf_printf(&request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n", path,
-               port);
-    int rc = exchange(port, &request, timeout_ms, answer);
+    buf_printf(&request, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, address);
+    int rc = exchange(address, &request, timeout_ms, answer);
     buf_free(&request);
     return rc;
 }
 
-int http_post(int port, const char *path, const void *body, size_t len, int timeout_ms,
+int http_post(const char *address, const char *path, const void *body, size_t len, int timeout_ms,
               struct buf *answer)
 {
     struct buf request = {0};
     buf_printf(&request,
-               "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n"
+               "POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n"
                "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-               path, port, len);
+               path, address, len);
     buf_append(&request, body, len);
-    int rc = exchange(port, &request, timeout_ms, answer);
+    int rc = exchange(address, &request, timeout_ms, answer);
     buf_free(&request);
     return rc;
 }

@@ -114,11 +114,6 @@ static _Noreturn void help(struct one_run *run, const struct scenario_background
 
 /* ---- in the runner ---- */
 
-static double load_seconds(const struct one_run *run)
-{
-    return (double)(clock_mono_ns() - run->load_start_ns) / 1e9;
-}
-
 static void begin_event(struct one_run *run, const struct scenario_background *item,
                         const char *state)
 {

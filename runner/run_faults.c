@@ -14,6 +14,20 @@
 
 enum { OUTSIDE_BACK_MS = 1000, OUTSIDE_DEATHS_MAX = 20, SERVER_STARTS_MAX = 10, TICK_MS = 20 };
 
+bool fault_can(const struct sink_driver *driver, const struct scenario_fault *fault)
+{
+    switch (fault->who) {
+    case FAULT_WORKER:
+        return driver->flags & SINK_DRAINS;
+    case FAULT_SINK:
+        return server_for_sink(driver->name) != NULL;
+    case FAULT_API:
+    case FAULT_MAIN_DB:
+        break;
+    }
+    return true;
+}
+
 static enum part_id part_of(enum fault_who who)
 {
     switch (who) {
@@ -27,11 +41,6 @@ static enum part_id part_of(enum fault_who who)
         return PART_MAIN_DB;
     }
     return PART_API;
-}
-
-static double load_seconds(const struct one_run *run)
-{
-    return (double)(clock_mono_ns() - run->load_start_ns) / 1e9;
 }
 
 static void begin_fault(struct one_run *run, struct part *part, enum fault_do what)

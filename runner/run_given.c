@@ -18,14 +18,14 @@ int given_start_main(struct one_run *run, struct err *err)
     return rc;
 }
 
-void given_describe(struct one_run *run, const char *role, const char *name, const char *version,
-                    const char *url)
+void server_describe_by_url(struct one_run *run, const char *role, const char *name,
+                            const char *version, const char *url)
 {
     bool read = version[0] != '\0';
     size_t shown_bytes = strlen(url) + 16;
     char *shown = xmalloc(shown_bytes);
-    char *unread = xasprintf("%s is a server that was given: replicas%s and all settings that the "
-                             "preflight does not name",
+    char *unread = xasprintf("%s is a server that others started: replicas%s and all settings that "
+                             "the preflight does not name",
                              role, read ? "" : ", version");
     url_redact(url, shown, shown_bytes);
     version = read ? version : "unverified";
@@ -35,10 +35,19 @@ void given_describe(struct one_run *run, const char *role, const char *name, con
     buf_puts(&run->servers, ", \"replicas\": 0, \"settings\": {\"url\": ");
     buf_json_string(&run->servers, shown, strlen(shown));
     buf_puts(&run->servers, "}}");
-    run_say(run, "%s: %s (%s), which is not ours: it is not started, stopped or configured", role,
-            shown, version);
     json_item(&run->unverified, unread);
     free(unread);
+    free(shown);
+}
+
+void given_describe(struct one_run *run, const char *role, const char *name, const char *version,
+                    const char *url)
+{
+    size_t shown_bytes = strlen(url) + 16;
+    char *shown = xmalloc(shown_bytes);
+    server_describe_by_url(run, role, name, version, url);
+    run_say(run, "%s: %s (%s), which is not ours: it is not started, stopped or configured", role,
+            url_redact(url, shown, shown_bytes), version[0] != '\0' ? version : "unverified");
     free(shown);
 }
 

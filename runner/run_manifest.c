@@ -95,10 +95,12 @@ int manifest_write(const struct one_run *run, const char *outcome, const char *w
     buf_puts(&out, ",\n  ");
     add_settings(request->dir, "worker", "worker-1.jsonl", &out);
     buf_puts(&out, ",\n  ");
-    add_settings(request->dir, "loadgen", "loadgen.jsonl", &out);
+    add_settings(request->dir, "loadgen", request->places ? "loadgen-1.jsonl" : "loadgen.jsonl",
+                 &out);
     buf_puts(&out, ",\n  ");
     add_settings(request->dir, "sampler", "sampler.jsonl", &out);
     buf_puts(&out, "},\n");
+    buf_printf(&out, "\"attended\": %s, ", request->sink_options ? "true" : "false");
     field(&out, "state_dir", run->state_dir ? run->state_dir : "");
     if (request->daemons) {
         buf_puts(&out, ", ");

@@ -45,6 +45,9 @@ struct process *part_process(struct part *part)
 
 void part_write_pid(struct one_run *run, struct part *part)
 {
+    if (run->request->places) {
+        return; /* they are for the sampler's --watch */
+    }
     char *path = xasprintf("%s/pids/%s", run->request->dir, part->who);
     char *text = xasprintf("%d\n", (int)part_process(part)->pid);
     struct err err = {0};
@@ -64,36 +67,46 @@ void part_forget_pid(struct one_run *run, struct part *part)
 
 /* ---- the daemons' command lines ---- */
 
+/* Each line "name=value" as a flag. */
+static void add_lines(struct args *args, const struct buf *lines)
+{
+    for (const char *at = lines->len > 0 ? lines->data : ""; *at;) {
+        size_t len = strcspn(at, "\n");
+        add(args, xasprintf("--%.*s", (int)len, at));
+        at += len + (at[len] == '\n');
+    }
+}
+
 static void add_sink(const struct one_run *run, struct args *args)
 {
     add(args, xasprintf("--sink=%s", run->request->driver->name));
-    for (size_t i = 0; i < run->setting_count; i++) {
-        add(args, xasprintf("--%s=%s", run->settings[i].name, run->settings[i].text));
-    }
+    add_lines(args, &run->sink_lines);
+}
+
+/* What the scenario says to it. */
+static void add_settings(const struct one_run *run, struct args *args,
+                         void (*settings)(const struct run_request *request, struct buf *lines))
+{
+    struct buf lines = {0};
+    settings(run->request, &lines);
+    add_lines(args, &lines);
+    buf_free(&lines);
 }
 
 static void api_args(const struct one_run *run, const struct part *part, struct args *args)
 {
-    int64_t payload_bytes = run->request->scenario->payload_bytes;
     add_sink(run, args);
-    add(args, xasprintf("--listen=127.0.0.1:%d", part->listen_port));
-    add(args, xasprintf("--admin=127.0.0.1:%d", part->admin_port));
+    add(args, xasprintf("--listen=%s", part->listen));
+    add(args, xasprintf("--admin=%s", part->admin));
     add(args, xasprintf("--metrics=%s/api-%u.jsonl", run->request->dir, part->incarnation));
-    if (payload_bytes > 100 * 1024) {
-        add(args, xasprintf("--body-max=%lld", (long long)payload_bytes + 1024));
-    }
-    if (run->request->allow_unsafe) {
-        add(args, xstrdup("--allow-unsafe"));
-    }
+    add_settings(run, args, settings_api);
 }
 
 static void worker_args(const struct one_run *run, const struct part *part, struct args *args)
 {
-    const struct scenario *scenario = run->request->scenario;
     add_sink(run, args);
-    add(args, xasprintf("--lanes=%lld", (long long)scenario->lanes));
-    add(args, xasprintf("--batch=%lld", (long long)scenario->batch));
-    add(args, xasprintf("--admin=127.0.0.1:%d", part->admin_port));
+    add_settings(run, args, settings_worker);
+    add(args, xasprintf("--admin=%s", part->admin));
     add(args, xasprintf("--metrics=%s/worker-%u.jsonl", run->request->dir, part->incarnation));
 }
 
@@ -102,7 +115,7 @@ static void sampler_args(const struct one_run *run, struct args *args)
     add_sink(run, args);
     for (size_t i = 0; i < PART_COUNT; i++) {
         const struct part *part = &run->parts[i];
-        if (part->who && part->id != PART_SAMPLER) {
+        if (part->who && part->id != PART_SAMPLER && !run->request->places) {
             add(args, xasprintf("--watch=%s=%s/pids/%s", part->who, run->request->dir, part->who));
         }
     }
@@ -110,42 +123,12 @@ static void sampler_args(const struct one_run *run, struct args *args)
     add(args, xasprintf("--metrics=%s/sampler.jsonl", run->request->dir));
 }
 
-/* In the largest unit that keeps it whole: the manifest shows these. */
-static char *duration_text(int64_t duration_ns)
-{
-    static const struct {
-        int64_t ns;
-        const char *name;
-    } units[] = {{NS_PER_S, "s"}, {NS_PER_MS, "ms"}, {NS_PER_US, "us"}, {1, "ns"}};
-    size_t i = 0;
-    while (duration_ns % units[i].ns != 0) {
-        i++;
-    }
-    return xasprintf("%lld%s", (long long)(duration_ns / units[i].ns), units[i].name);
-}
-
 static void loadgen_args(const struct one_run *run, struct args *args)
 {
-    const struct scenario *scenario = run->request->scenario;
-    const char *dir = run->request->dir;
-    add(args, xasprintf("--target=127.0.0.1:%d", run->parts[PART_API].listen_port));
-    add(args, xasprintf("--rps=%lld", (long long)scenario->rps));
-    add(args, xasprintf("--pacing=%s", pacing_names[scenario->pacing]));
-    add(args, xasprintf("--connections=%lld", (long long)scenario->connections));
-    add(args, xasprintf("--payload-bytes=%lld", (long long)scenario->payload_bytes));
-    char *timeout = duration_text(scenario->timeout_ns);
-    add(args, xasprintf("--timeout=%s", timeout));
-    free(timeout);
-    for (size_t i = 0; i < scenario->phase_count; i++) {
-        const struct scenario_phase *phase = &scenario->phases[i];
-        char *duration = duration_text(phase->duration_ns);
-        add(args, xasprintf("--phase=%s:%s:%.12g", phase->name, duration, phase->rate));
-        free(duration);
-    }
-    add(args, xasprintf("--seed=%llu", (unsigned long long)run->request->seed));
+    add(args, xasprintf("--target=%s", run->parts[PART_API].listen));
+    add_settings(run, args, settings_loadgen);
     add(args, xasprintf("--start-at=%lld", (long long)run->start_us));
-    add(args, xasprintf("--ledger=%s/ledger.tsv", dir));
-    add(args, xasprintf("--metrics=%s/loadgen.jsonl", dir));
+    add(args, xasprintf("--metrics=%s/loadgen.jsonl", run->request->dir));
 }
 
 static const char *const programs[PART_COUNT] = {
@@ -188,12 +171,10 @@ static int start_daemon(struct one_run *run, struct part *part, struct err *err)
         char **in;
         const char *const *out;
     } argv = {.in = args.items};
-    /* On a terminal the generator keeps a live line, which the log would swallow. */
-    bool live = part->id == PART_LOADGEN && isatty(STDERR_FILENO);
     struct process_plan plan = {.who = part->who,
                                 .argv = argv.out,
                                 .env = env,
-                                .log_path = live ? NULL : log_path,
+                                .log_path = part->live ? NULL : log_path,
                                 .cwd = run->request->dir};
     process_free(&part->process);
     int rc = process_start(&part->process, &plan, err);
@@ -206,23 +187,29 @@ static int start_daemon(struct one_run *run, struct part *part, struct err *err)
 
 /* ---- starting ---- */
 
+/* A port of this machine, the same one for all incarnations. */
+static int take_address(const struct one_run *run, char **address, struct err *err)
+{
+    if (*address) {
+        return 0;
+    }
+    int port = port_take(run->request->base, err);
+    if (port < 0) {
+        return port;
+    }
+    *address = xasprintf("127.0.0.1:%d", port);
+    return 0;
+}
+
 int part_start(struct one_run *run, enum part_id id, struct err *err)
 {
     struct part *part = &run->parts[id];
     int rc;
-    if (id == PART_API && part->listen_port == 0) {
-        rc = port_take(run->request->base, err);
-        if (rc < 0) {
-            return rc;
-        }
-        part->listen_port = rc;
+    if (id == PART_API && (rc = take_address(run, &part->listen, err)) < 0) {
+        return rc;
     }
-    if ((id == PART_API || id == PART_WORKER) && part->admin_port == 0) {
-        rc = port_take(run->request->base, err);
-        if (rc < 0) {
-            return rc;
-        }
-        part->admin_port = rc;
+    if ((id == PART_API || id == PART_WORKER) && (rc = take_address(run, &part->admin, err)) < 0) {
+        return rc;
     }
     part->incarnation++;
     rc = is_server(part) ? server_relaunch(&part->server, err) : start_daemon(run, part, err);
@@ -263,7 +250,7 @@ int part_start_server(struct one_run *run, enum part_id id, const struct server_
 
 bool part_admin_ready(const struct part *part)
 {
-    return http_get(part->admin_port, "/readyz", READY_POLL_MS, NULL) == 200;
+    return http_get(part->admin, "/readyz", READY_POLL_MS, NULL) == 200;
 }
 
 int part_poll_ready(struct one_run *run, struct part *part, struct err *err)
@@ -275,7 +262,7 @@ int part_poll_ready(struct one_run *run, struct part *part, struct err *err)
     if (process_ended(&part->process)) {
         return process_obituary(&part->process, "while it started", err);
     }
-    if (part->admin_port == 0 || part_admin_ready(part)) {
+    if (!part->admin || part_admin_ready(part)) {
         return 0;
     }
     return -EAGAIN;
@@ -298,11 +285,11 @@ int part_wait_ready(struct one_run *run, enum part_id id, int timeout_ms, struct
         }
         if (clock_mono_ns() > deadline_ns) {
             struct buf why = {0};
-            http_get(part->admin_port, "/readyz", READY_POLL_MS, &why);
-            rc = err_set(err, -ETIMEDOUT, "%s is not ready after %d s%s%.*s; its log: %s",
-                         part->who, timeout_ms / 1000, why.len > 0 ? ": " : "",
+            http_get(part->admin, "/readyz", READY_POLL_MS, &why);
+            rc = err_set(err, -ETIMEDOUT, "%s is not ready after %d s%s%.*s; see %s", part->who,
+                         timeout_ms / 1000, why.len > 0 ? ": " : "",
                          (int)strcspn(why.data ? why.data : "", "\n"), why.data ? why.data : "",
-                         part->process.log_path ? part->process.log_path : "none");
+                         part->look_at);
             buf_free(&why);
             return rc;
         }

@@ -43,8 +43,8 @@ static int wait_arrival(struct one_run *run, struct err *err)
         struct maindb_counts counts;
         rc = maindb_count(db, &counts, err);
         if (rc == 0 && counts.dead > 0) {
-            rc = err_set(err, -EIO, "the probe task ended among the dead letters; see %s/logs",
-                         run->request->dir);
+            rc = err_set(err, -EIO, "the probe task ended among the dead letters; see %s",
+                         run->parts[PART_WORKER].look_at);
             break;
         }
         if ((rc == 0 && counts.tasks > 0) || (rc < 0 && rc != -EAGAIN)) {
@@ -57,8 +57,8 @@ static int wait_arrival(struct one_run *run, struct err *err)
         if (clock_mono_ns() > deadline_ns) {
             rc = err_set(err, -ETIMEDOUT,
                          "the probe task was acknowledged, but did not reach the main database "
-                         "within %d s; see %s/logs",
-                         ARRIVE_S, run->request->dir);
+                         "within %d s; see %s",
+                         ARRIVE_S, run->parts[PART_WORKER].look_at);
             break;
         }
         keeper_nap(20);
@@ -76,16 +76,14 @@ int probe_task(struct one_run *run, struct err *err)
     task_synth_body(id, (size_t)run->request->scenario->payload_bytes, &body);
     int64_t sent_us = clock_wall_us();
     int code =
-        http_post(run->parts[PART_API].listen_port, "/task", body.data, body.len, POST_MS, &answer);
+        http_post(run->parts[PART_API].listen, "/task", body.data, body.len, POST_MS, &answer);
     int rc = write_ledger(run, id, sent_us, clock_wall_us(), code < 0 ? 0 : code, err);
     if (rc == 0 && code < 0) {
-        rc =
-            err_set(err, code, "the probe task got no answer from the api: %s; see %s/logs/api.log",
-                    strerror(-code), run->request->dir);
+        rc = err_set(err, code, "the probe task got no answer from the api: %s; see %s",
+                     strerror(-code), run->parts[PART_API].look_at);
     } else if (rc == 0 && code != 202) {
-        rc = err_set(err, -EIO,
-                     "the probe task was answered %d, not 202: %.200s; see %s/logs/api.log", code,
-                     answer.data ? answer.data : "", run->request->dir);
+        rc = err_set(err, -EIO, "the probe task was answered %d, not 202: %.200s; see %s", code,
+                     answer.data ? answer.data : "", run->parts[PART_API].look_at);
     }
     if (rc == 0 && flags & (SINK_DRAINS | SINK_NEEDS_MAIN)) {
         rc = wait_arrival(run, err);

@@ -606,6 +606,21 @@ char *scenario_find(const char *name)
     return found;
 }
 
+int scenario_open(struct scenario *scenario, const char *name, const char *const *overrides,
+                  size_t override_count, struct err *err)
+{
+    char *file = scenario_find(name);
+    if (!file) {
+        return err_set(err, -EINVAL,
+                       "%s: there is no such scenario: expected the path of a file, or "
+                       "a name such as quick, article, headroom, burst, naive, background",
+                       name);
+    }
+    int rc = scenario_load(scenario, file, overrides, override_count, err);
+    free(file);
+    return rc;
+}
+
 int64_t scenario_load_ns(const struct scenario *scenario)
 {
     int64_t total_ns = 0;

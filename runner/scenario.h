@@ -105,6 +105,10 @@ void scenario_free(struct scenario *scenario);
  */
 char *scenario_find(const char *name);
 
+/* Finds it and loads it. -EINVAL: there is none of that name, or a mistake in it. */
+int scenario_open(struct scenario *scenario, const char *name, const char *const *overrides,
+                  size_t override_count, struct err *err);
+
 int64_t scenario_load_ns(const struct scenario *scenario); /* the length of all phases */
 double scenario_tasks(const struct scenario *scenario);    /* how many requests will be due */
 

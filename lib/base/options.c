@@ -562,6 +562,12 @@ const char *const *options_list(const struct options *options, const char *name,
     return (const char *const *)value->list;
 }
 
+const char *options_text(const struct options *options, const char *name)
+{
+    assert(get(options, name)->spec->type != OPTION_LIST);
+    return get(options, name)->text;
+}
+
 bool options_is_set(const struct options *options, const char *name)
 {
     return get(options, name)->is_set;

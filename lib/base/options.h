@@ -94,6 +94,8 @@ int64_t options_duration_ns(const struct options *options, const char *name);
 int64_t options_size_bytes(const struct options *options, const char *name);
 const char *const *options_list(const struct options *options, const char *name, size_t *count);
 bool options_is_set(const struct options *options, const char *name); /* not just its default */
+/* Of any type but a list, as it was written (for a URL, what its file said); NULL: no value. */
+const char *options_text(const struct options *options, const char *name);
 const char *const *options_args(const struct options *options, size_t *count); /* positional */
 
 /* Appends {"name": "text", ...} of all settings that have a value, passwords left out. */

@@ -63,6 +63,8 @@ int maindb_check(struct maindb *db, struct err *err);
 
 /* Makes or updates tables, sequence and trigger; idempotent. row_delay_ns 0: no sleep. */
 int maindb_setup(const char *url, int64_t row_delay_ns, struct err *err);
+/* Throws away what lies in task and task_dead. */
+int maindb_empty(const char *url, struct err *err);
 /* Reads fsync, synchronous_commit, full_page_writes back; -EPERM names setting, found, wanted.
  * Version text ("PostgreSQL 15.18") into version. */
 int maindb_preflight(const char *url, char *version, size_t version_bytes, struct err *err);

@@ -36,6 +36,18 @@ int maindb_setup(const char *url, int64_t row_delay_ns, struct err *err)
     return rc == -EBADMSG ? -EPERM : rc;
 }
 
+int maindb_empty(const char *url, struct err *err)
+{
+    struct maindb *db = NULL;
+    int rc = open_connected(&db, url, "sluice setup", err);
+    if (rc == 0) {
+        rc = maindb_run(db, &maindb_short_wait, "emptying its tables", "TRUNCATE task, task_dead",
+                        NULL, err);
+    }
+    maindb_close(db);
+    return rc == -EBADMSG ? -EPERM : rc;
+}
+
 static int judge_settings(const PGresult *result, const char *name, struct err *err)
 {
     for (int i = 0; i < PQntuples(result); i++) {

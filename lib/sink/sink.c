@@ -80,7 +80,8 @@ int sink_select(const struct options *options, const struct sink_driver **driver
         list_names(&names);
         int rc;
         if (name) {
-            rc = err_set(err, -EINVAL, "--sink=%s: there is no such sink; use one of: %s", name,
+            rc = err_set(err, -EINVAL,
+                         "--sink=%s (or SLUICE_SINK): there is no such sink; use one of: %s", name,
                          names.data);
         } else {
             rc = err_set(err, -EINVAL,

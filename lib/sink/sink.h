@@ -93,7 +93,8 @@ struct sink_driver {
      * what). */
     int (*preflight)(const struct options *options, struct err *err);
     /* Takes away all that setup made (and all that is in it), and nothing else; nothing there: 0.
-     * NULL: it leaves nothing on a server. For servers that are not ours to throw away. */
+     * NULL: it leaves nothing behind. For servers and folders that are not ours to throw away.
+     * -EBUSY: it is in use, as far as that can be told; -EEXIST: what is there is not ours. */
     int (*remove)(const struct options *options, struct err *err);
     /* What the server says it is ("PostgreSQL 15.18"). NULL: it has none, or none that tells. */
     int (*server_version)(const struct options *options, char *out, size_t out_bytes,

@@ -148,6 +148,13 @@ static int wal_setup(const struct options *options, struct err *err)
     return make_folder(options, err);
 }
 
+static int wal_sink_remove(const struct options *options, struct err *err)
+{
+    struct wal_err wal_err = {0};
+    int rc = wal_remove(options_string(options, "wal-dir"), NULL, &wal_err);
+    return rc < 0 ? err_set(err, rc, "%s", wal_err.text) : 0;
+}
+
 static int wal_preflight(const struct options *options, struct err *err)
 {
     const char *dir = options_string(options, "wal-dir");
@@ -628,6 +635,7 @@ const struct sink_driver sink_wal = {
     .options = sink_wal_options,
     .setup = wal_setup,
     .preflight = wal_preflight,
+    .remove = wal_sink_remove,
     .open = wal_sink_open,
     .close = wal_sink_close,
     .backlog = wal_backlog,

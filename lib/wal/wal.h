@@ -133,4 +133,10 @@ const char *wal_problem(const struct wal *wal);
 /* Flushes what is queued, unless the log has failed; frees everything, whatever it returns. */
 int wal_close(struct wal *wal);
 
+/* Removes the log in `dir`, with all that is in it; the folder and its lock files stay. vfs NULL:
+ * wal_vfs_posix(). 0 also when there is none.
+ *   -EBUSY   a writer or a reader has it open
+ *   -EEXIST  the folder holds something that is no log's; nothing was removed */
+int wal_remove(const char *dir, const struct wal_vfs *vfs, struct wal_err *err);
+
 #endif

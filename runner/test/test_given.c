@@ -140,7 +140,7 @@ static void runs_leave_only_what_is_ours(void **state)
     assert_int_equal(testdb_int(&fixture->main, "SELECT count(*) FROM public.task"), 0);
     assert_int_equal(
         system("grep -q 'password=\\*\\*\\*' runs/*/ingest/1/manifest.json && " /* NOLINT */
-               "grep -q 'is a server that was given' runs/*/ingest/1/manifest.json && "
+               "grep -q 'is a server that others started' runs/*/ingest/1/manifest.json && "
                "test ! -e runs/*/ingest/1/logs/sink.log"),
         0);
     expect_nowhere(PQpass(fixture->main.conn));
@@ -200,7 +200,7 @@ static void mistakes_are_told(void **state)
            "faults.0.who=sink");
     EXPECT(2, "the main-db is not ours", "run", "quick", "--sink", "ingest", "--set",
            "faults.0.who=main-db");
-    EXPECT(2, "the sink memory leaves nothing on a server", "clean", "--sink", "memory");
+    EXPECT(2, "the sink memory leaves nothing behind", "clean", "--sink", "memory");
     setenv("SLUICE_SINK_URL", "redis://127.0.0.1:1/0", 1);
     EXPECT(3, "is not a Postgres URL", "run", "quick", "--sink", "ingest", SHORT);
     char *wrong = xasprintf("%s password='open-sesame'", fixture->main.url);

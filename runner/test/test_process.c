@@ -236,15 +236,35 @@ static void http_answers(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         pid_t server;
         struct buf body = {0};
-        int port = serve(cases[i].answer, &server);
-        assert_int_equal(http_get(port, "/readyz", cases[i].answer ? 5000 : 200, &body),
+        char address[32];
+        snprintf(address, sizeof(address), i % 2 ? "127.0.0.1:%d" : "localhost:%d",
+                 serve(cases[i].answer, &server));
+        assert_int_equal(http_get(address, "/readyz", cases[i].answer ? 5000 : 200, &body),
                          cases[i].code);
         assert_string_equal(body.data ? body.data : "", cases[i].body);
         buf_free(&body);
         kill(server, SIGKILL);
         waitpid(server, NULL, 0);
-        assert_int_equal(http_get(port, "/readyz", 1000, NULL), -ECONNREFUSED);
+        assert_int_equal(http_get(address, "/readyz", 1000, NULL), -ECONNREFUSED);
     }
+}
+
+static void http_addresses(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"api:9101", "127.0.0.1:1", "[::1]:65535", "a.b-c:80"};
+    static const char *const bad[] = {"",      "api",       "api:",    ":80",
+                                      "api:0", "api:65536", "api:80x", "api:+8"};
+    struct err err = {0};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_int_equal(http_address_check(good[i], &err), 0);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(http_address_check(bad[i], &err), -EINVAL);
+        assert_non_null(strstr(err.text, "HOST:PORT"));
+        assert_int_equal(http_get(bad[i], "/readyz", 100, NULL), -EINVAL);
+    }
+    assert_int_equal(http_get("nosuch.invalid:80", "/readyz", 100, NULL), -EHOSTUNREACH);
 }
 
 static int make_scratch(void **state)
@@ -268,6 +288,7 @@ int main(void)
         cmocka_unit_test(a_pause_holds_the_whole_tree),
         cmocka_unit_test(stop_asks_first_and_then_insists),
         cmocka_unit_test(http_answers),
+        cmocka_unit_test(http_addresses),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

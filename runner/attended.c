@@ -1,0 +1,185 @@
+#include "attended.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct option_spec attended_options[] = {
+    {.name = "scenario",
+     .type = OPTION_STRING,
+     .unit = "NAME|FILE",
+     .help = "the scenario, when it is not named as a word"},
+    {.name = "set",
+     .type = OPTION_LIST,
+     .unit = "KEY=VALUE",
+     .help = "override a key of the scenario, such as load.rps=2000; several with ; between them"},
+    {.name = "runs",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .default_text = "runs",
+     .help = "where comparisons are kept"},
+    {.name = "now",
+     .type = OPTION_STRING,
+     .unit = "LINK",
+     .help = "a symbolic link to the folder of the run that is prepared, for those who take part; "
+             "without: now, in --runs"},
+    {.name = "main-url",
+     .type = OPTION_URL,
+     .unit = "URL",
+     .help = "the main database; with a password only by SLUICE_MAIN_URL or @file"},
+    {.name = "main-given",
+     .type = OPTION_BOOL,
+     .help = "that server is somebody's own: it must hold no tasks, and is never emptied"},
+    {.name = "sink-given", .type = OPTION_BOOL, .help = "the same of the sink's server"},
+    {.name = "faults",
+     .type = OPTION_BOOL,
+     .help = "somebody carries out the scenario's faults, and they must be seen; without: faults "
+             "come by hand or not at all"},
+    {.name = "allow-unsafe",
+     .type = OPTION_BOOL,
+     .help = "go on even though a server's settings void the comparison; every report says so"},
+    {.name = NULL},
+};
+
+enum { SETS_MAX = 64 };
+
+void attended_add_options(struct options *options)
+{
+    options_add(options, "Run", attended_options);
+    sink_add_options(options);
+}
+
+/* Overrides, each taken apart at its semicolons. *copies holds them all. */
+static int split_sets(const struct options *options, const char *sets[SETS_MAX], size_t *count,
+                      struct buf *copies, struct err *err)
+{
+    size_t given;
+    const char *const *items = options_list(options, "set", &given);
+    for (size_t i = 0; i < given; i++) {
+        buf_printf(copies, "%s;", items[i]);
+    }
+    *count = 0;
+    char *rest = copies->data;
+    for (const char *one; rest && (one = strsep(&rest, ";"));) {
+        one += strspn(one, " \t\n");
+        if (*one == '\0') {
+            continue;
+        }
+        if (*count == SETS_MAX) {
+            return err_set(err, -EINVAL, "--set (or SLUICE_SET): at most %d overrides", SETS_MAX);
+        }
+        sets[(*count)++] = one;
+    }
+    return 0;
+}
+
+static int read_scenario(struct attended *attended, const struct options *options, struct err *err)
+{
+    size_t words, set_count = 0;
+    const char *const *args = options_args(options, &words);
+    const char *name = words == 1 ? args[0] : options_string(options, "scenario");
+    const char *sets[SETS_MAX];
+    struct buf copies = {0};
+    if (words > 1 || !name) {
+        return err_set(
+            err, -EINVAL,
+            "one scenario must be named, as a word or by SLUICE_SCENARIO: a name such as "
+            "quick, or the path of a file");
+    }
+    int rc = split_sets(options, sets, &set_count, &copies, err);
+    if (rc == 0) {
+        rc = scenario_open(&attended->scenario, name, sets, set_count, err);
+        if (rc < 0 && words == 0) {
+            err_prefix(err, "SLUICE_SCENARIO");
+        }
+    }
+    buf_free(&copies);
+    return rc;
+}
+
+static int choose_faults(struct attended *attended, struct err *err)
+{
+    const struct scenario *scenario = &attended->scenario;
+    const struct sink_driver *driver = attended->request.driver;
+    for (size_t i = 0; i < scenario->fault_count; i++) {
+        const struct scenario_fault *fault = &scenario->faults[i];
+        if (fault_can(driver, fault)) {
+            attended->request.fault_bits |= UINT32_C(1) << i;
+        } else if (!(driver->flags & SINK_CONTROL)) {
+            return err_set(err, -EINVAL,
+                           "%s: the sink %s has no %s: expected a fault that it can have",
+                           fault->place, driver->name, fault_who_names[fault->who]);
+        }
+    }
+    return 0;
+}
+
+/* What can be forced from here: what a Postgres does when it is asked by a client. */
+static void choose_background(struct attended *attended)
+{
+    const struct scenario *scenario = &attended->scenario;
+    const struct sink_driver *driver = attended->request.driver;
+    bool sink = !attended->sink_given && server_for_sink(driver->name) == &server_postgres;
+    for (size_t i = 0; i < scenario->background_count; i++) {
+        const struct scenario_background *item = &scenario->background[i];
+        if (background_can(driver, item) &&
+            ((item->who == BACKGROUND_MAIN_DB && !attended->main_given) ||
+             (item->who == BACKGROUND_SINK && sink))) {
+            attended->request.background_bits |= UINT32_C(1) << i;
+        }
+    }
+}
+
+/* -EINVAL: a server that this sink needs is not named. */
+static int check_urls(const struct attended *attended, const struct options *options,
+                      struct err *err)
+{
+    const char *name = attended->request.driver->name;
+    if (!options_string(options, "main-url")) {
+        return err_set(err, -EINVAL, "the main database is not named: SLUICE_MAIN_URL=URL");
+    }
+    if (server_for_sink(name) && !options_string(options, "sink-url")) {
+        return err_set(err, -EINVAL,
+                       "the sink %s has a server, which is not named: SLUICE_SINK_URL=URL", name);
+    }
+    return 0;
+}
+
+int attended_read(struct attended *attended, struct options *options, struct err *err)
+{
+    struct run_request *request = &attended->request;
+    request->scenario = &attended->scenario;
+    request->sink_options = options;
+    attended->main_given = options_bool(options, "main-given");
+    attended->sink_given = options_bool(options, "sink-given");
+    int rc = read_scenario(attended, options, err);
+    if (rc == 0) {
+        rc = sink_select(options, &request->driver, err);
+    }
+    if (rc == 0) {
+        rc = settings_check_sink(&attended->scenario, err);
+    }
+    if (rc == 0) {
+        rc = check_urls(attended, options, err);
+    }
+    if (rc == 0 && options_bool(options, "faults")) {
+        rc = choose_faults(attended, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    choose_background(attended);
+    request->allow_unsafe = options_bool(options, "allow-unsafe");
+    request->label = request->driver->name;
+    request->main_url = attended->main_given ? options_string(options, "main-url") : NULL;
+    request->sink_url = attended->sink_given && server_for_sink(request->driver->name)
+                            ? options_string(options, "sink-url")
+                            : NULL;
+    attended->now = options_string(options, "now");
+    return 0;
+}
+
+void attended_free(struct attended *attended)
+{
+    scenario_free(&attended->scenario);
+}
