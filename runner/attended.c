@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
 
 static const struct option_spec attended_options[] = {
     {.name = "scenario",
@@ -41,7 +44,7 @@ static const struct option_spec attended_options[] = {
     {.name = NULL},
 };
 
-enum { SETS_MAX = 64 };
+enum { SETS_MAX = 64, WHY_MAX = 4096 };
 
 void attended_add_options(struct options *options)
 {
@@ -150,6 +153,8 @@ int attended_read(struct attended *attended, struct options *options, struct err
     struct run_request *request = &attended->request;
     request->scenario = &attended->scenario;
     request->sink_options = options;
+    const char *now = options_string(options, "now");
+    attended->now = now ? xstrdup(now) : xasprintf("%s/now", options_string(options, "runs"));
     attended->main_given = options_bool(options, "main-given");
     attended->sink_given = options_bool(options, "sink-given");
     int rc = read_scenario(attended, options, err);
@@ -175,11 +180,38 @@ int attended_read(struct attended *attended, struct options *options, struct err
     request->sink_url = attended->sink_given && server_for_sink(request->driver->name)
                             ? options_string(options, "sink-url")
                             : NULL;
-    attended->now = options_string(options, "now");
     return 0;
 }
 
 void attended_free(struct attended *attended)
 {
     scenario_free(&attended->scenario);
+    free(attended->now);
+}
+
+void attended_why_write(const struct attended *attended, int exit_code, const char *text)
+{
+    char *path = xasprintf("%s.why", attended->now);
+    char *line = xasprintf("%d %s\n", exit_code, text);
+    if (exit_code == 0) {
+        unlink(path);
+    } else {
+        (void)file_write(path, line, strlen(line), NULL); /* it has been said already */
+    }
+    free(line);
+    free(path);
+}
+
+int attended_why_read(const struct attended *attended, struct buf *text)
+{
+    char *path = xasprintf("%s.why", attended->now), *end = NULL;
+    struct buf line = {0};
+    long code = 0;
+    if (file_read(path, WHY_MAX, &line, NULL) == 0 && line.len > 0) {
+        code = strtol(line.data, &end, 10);
+        buf_printf(text, "%.*s", (int)strcspn(end, "\n"), end + (*end == ' '));
+    }
+    buf_free(&line);
+    free(path);
+    return code > 0 && code < 256 ? (int)code : 0;
 }

@@ -94,19 +94,16 @@ static int say_void(const char *dir, struct err *err)
 }
 
 /* The folder of a run that nobody has attended yet. -ESTALE: one that is void now. */
-static int find_run(const struct options *options, struct attended *attended, char **dir,
-                    struct err *err)
+static int find_run(struct attended *attended, char **dir, struct err *err)
 {
     struct run_request *request = &attended->request;
     struct comparison_manifest manifest;
-    char *link = attended->now ? xstrdup(attended->now)
-                               : xasprintf("%s/now", options_string(options, "runs"));
     int rc = 0;
-    *dir = realpath(link, NULL);
+    *dir = realpath(attended->now, NULL);
     if (!*dir) {
         rc = err_set(err, -errno,
                      "%s leads to no folder (%s): sluice prepare makes it, with the same --now",
-                     link, strerror(errno));
+                     attended->now, strerror(errno));
     } else {
         rc = comparison_manifest_read(*dir, &attended->scenario, &manifest, err);
     }
@@ -130,7 +127,6 @@ static int find_run(const struct options *options, struct attended *attended, ch
         request->seed = manifest.seed;
         request->repeat = manifest.repeat;
     }
-    free(link);
     return rc;
 }
 
@@ -188,8 +184,15 @@ static int attend(const struct options *options, struct attended *attended, cons
 static int find_and_attend(const struct options *options, struct attended *attended)
 {
     struct err err = {0};
+    struct buf why = {0};
     char *dir = NULL;
-    int rc = find_run(options, attended, &dir, &err), code;
+    int code = attended_why_read(attended, &why);
+    if (code != 0) {
+        fprintf(stderr, "sluice: sluice prepare could not do its part: %s\n", why.data);
+        buf_free(&why);
+        return code;
+    }
+    int rc = find_run(attended, &dir, &err);
     if (rc == 0) {
         keeper_enter();
         code = attend(options, attended, dir);

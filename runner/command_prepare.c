@@ -55,13 +55,22 @@ enum { SHARED_MODE = 0777, RUNS_MAX = 100 };
 
 /* ---- the run's folder ---- */
 
+/* Says what a person can do about it. */
+static int refuse_folder(int rc, struct err *err)
+{
+    char text[sizeof(err->text)];
+    snprintf(text, sizeof(text), "%s", err->text);
+    return rc == -EEXIST ? rc
+                         : err_set(err, rc,
+                                   "%s: user %d must be able to write there (chmod 777 the folder "
+                                   "that holds the runs)",
+                                   text, (int)geteuid());
+}
+
 static int make_shared(const char *path, struct err *err)
 {
     if (mkdir(path, SHARED_MODE) < 0) {
-        return err_set(err, -errno,
-                       "%s cannot be made: %s: user %d must be able to write there (chmod 777 the "
-                       "folder that holds the runs)",
-                       path, strerror(errno), (int)geteuid());
+        return err_set(err, -errno, "%s cannot be made: %s", path, strerror(errno));
     }
     (void)!chmod(path, SHARED_MODE); /* whatever the umask is; it may be another's */
     return 0;
@@ -104,7 +113,7 @@ static int make_run_folder(const struct options *options, const struct attended 
     char *comparison = NULL;
     int rc = make_comparison(options, attended->scenario.name, &comparison, err);
     if (rc < 0) {
-        return rc;
+        return refuse_folder(rc, err);
     }
     char *sink_dir = xasprintf("%s/%s", comparison, attended->request.driver->name);
     rc = make_shared_once(sink_dir, err);
@@ -123,7 +132,7 @@ static int make_run_folder(const struct options *options, const struct attended 
     free(logs);
     free(sink_dir);
     free(comparison);
-    return rc;
+    return rc < 0 ? refuse_folder(rc, err) : 0;
 }
 
 /* ---- the link ---- */
@@ -189,10 +198,8 @@ static int prepare(const struct options *options, struct attended *attended, str
                                      .main_given = attended->main_given,
                                      .sink_given = attended->sink_given};
     char *dir = NULL;
-    char *link = attended->now ? xstrdup(attended->now)
-                               : xasprintf("%s/now", options_string(options, "runs"));
     choose_seed(options, &request->seed);
-    int rc = check_nobody_there(link, err);
+    int rc = check_nobody_there(attended->now, err);
     if (rc == 0) {
         rc = make_run_folder(options, attended, &request->repeat, &dir, err);
     }
@@ -201,7 +208,7 @@ static int prepare(const struct options *options, struct attended *attended, str
         rc = run_prepare(request, &plan, err);
     }
     if (rc == 0) {
-        rc = point_link(link, dir, err);
+        rc = point_link(attended->now, dir, err);
     }
     if (rc == 0) {
         printf("%s: prepared %s\n", request->label, dir);
@@ -211,7 +218,6 @@ static int prepare(const struct options *options, struct attended *attended, str
             fprintf(stderr, "sluice: %s\n", late.text);
         }
     }
-    free(link);
     free(dir);
     return rc;
 }
@@ -240,9 +246,9 @@ static int prepare_main(int argc, char *argv[])
     int code;
     if (command_start(options, argc, argv, "SCENARIO --sink NAME [--runs DIR] [--now LINK]",
                       prepare_more, &code)) {
-        int rc = check(options, &err);
+        int rc = attended_read(&attended, options, &err);
         if (rc == 0) {
-            rc = attended_read(&attended, options, &err);
+            rc = check(options, &err);
         }
         if (rc < 0) {
             code = command_fail(EXIT_MISTAKE, err.text);
@@ -253,6 +259,9 @@ static int prepare_main(int argc, char *argv[])
             code = rc == 0  ? EXIT_OK
                    : number ? 128 + number
                             : command_fail(EXIT_UNUSABLE, err.text);
+        }
+        if (rc != -EBUSY) { /* then the link is an earlier run's still */
+            attended_why_write(&attended, code, err.text);
         }
     }
     attended_free(&attended);
