@@ -10,6 +10,7 @@ SCENARIO ?= quick
 REPEAT   ?= 1
 SINKS    ?= wal ingest valkey rabbit direct
 SET      ?=
+THROUGH  ?= native
 WERROR   ?= OFF
 PREFIX   ?= /usr/local
 
@@ -24,11 +25,11 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 	    printf '  %-11s %s\n' "$$target" "$$text"; done
 	@printf '\nVariables: JOBS=%s WERROR=OFF|ON; for compare: SCENARIO=quick REPEAT=1\n' '$(JOBS)'
-	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"; for contract: SINK=wal\n'
+	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"\n  THROUGH=compose (in containers); for contract: SINK=wal\n'
 
 compare: build ## run a scenario against every sink there is, and write compare.md
-	@$(DEPS) run
-	@$(BUILD)/bin/sluice run scenarios/$(SCENARIO).yaml --repeat $(REPEAT) \
+	@$(DEPS) $(if $(filter compose,$(THROUGH)),build,run)
+	@$(BUILD)/bin/sluice run scenarios/$(SCENARIO).yaml --repeat $(REPEAT) --through $(THROUGH) \
 	    $(foreach sink,$(SINKS),--sink $(sink)) $(foreach pair,$(SET),--set $(pair))
 
 test: build ## unit tests, driver contracts, end to end, the audit's own proof

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "command.h"
 #include "comparison.h"
+#include "compose.h"
 #include "keeper.h"
 #include "run.h"
 #include "state.h"
@@ -40,6 +41,12 @@ static const struct option_spec run_options[] = {
     {.name = "allow-unsafe",
      .type = OPTION_BOOL,
      .help = "run even though a server's settings void the comparison; every report says so"},
+    {.name = "through",
+     .type = OPTION_CHOICE,
+     .unit = "native|compose",
+     .choices = "native|compose",
+     .default_text = "native",
+     .help = "where the parts run: as private processes, or in containers (docker compose)"},
     {.name = "drain-timeout",
      .type = OPTION_DURATION,
      .unit = "DURATION",
@@ -75,6 +82,16 @@ static const struct option_spec place_options[] = {
      .unit = "URL",
      .help = "a main database (PostgreSQL) instead of a private one; the tables lie in a schema of "
              "their own, sluice"},
+    {.name = "compose-dir",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .help =
+         "where base.yaml and SINK.yaml are, for --through compose; without: compose, here or in "
+         "sluice's sources"},
+    {.name = "build",
+     .type = OPTION_BOOL,
+     .default_text = "yes",
+     .help = "with --through compose: build the image anew where its sources have changed"},
     {.name = "daemons",
      .type = OPTION_STRING,
      .unit = "DIR",
@@ -101,6 +118,8 @@ struct comparison {
     char *daemons;
     uint64_t seed;
     bool resumed;
+    bool in_containers;
+    struct compose compose; /* with in_containers */
     int exit_code;
 };
 
@@ -173,6 +192,49 @@ static int check_given(struct comparison *comparison, struct err *err)
     return 0;
 }
 
+/* What only private processes can have, and sinks that no file is written for. */
+static int check_compose(struct comparison *comparison, struct err *err)
+{
+    static const char *const native_only[] = {"sink-url", "main-url", "state", "keep-state",
+                                              "daemons"};
+    const struct options *options = comparison->options;
+    struct compose *compose = &comparison->compose;
+    size_t set_count, kept = 0;
+    for (size_t i = 0; i < sizeof(native_only) / sizeof(native_only[0]); i++) {
+        if (options_is_set(options, native_only[i])) {
+            return err_set(err, -EINVAL,
+                           "--%s is not for --through compose: docs/compose.md says what takes its "
+                           "place",
+                           native_only[i]);
+        }
+    }
+    compose->dir = compose_find(options_string(options, "compose-dir"), err);
+    if (!compose->dir) {
+        return -EINVAL;
+    }
+    options_list(options, "sink", &set_count);
+    for (size_t i = 0; i < comparison->choice_count; i++) {
+        const char *sink = comparison->choices[i].driver->name;
+        if (compose_has(compose, sink)) {
+            comparison->choices[kept++] = comparison->choices[i];
+        } else if (set_count > 0) {
+            return err_set(err, -EINVAL, "--sink %s: there is no %s/%s.yaml", sink, compose->dir,
+                           sink);
+        }
+    }
+    comparison->choice_count = kept;
+    const char *const *sets = options_list(options, "set", &set_count);
+    struct buf joined = {0};
+    for (size_t i = 0; i < set_count; i++) {
+        buf_printf(&joined, "%s%s", i > 0 ? ";" : "", sets[i]);
+    }
+    compose->sets = joined.data ? joined.data : xstrdup("");
+    compose->build = options_bool(options, "build");
+    compose->drain_timeout =
+        options_is_set(options, "drain-timeout") ? options_text(options, "drain-timeout") : NULL;
+    return 0;
+}
+
 /* A control goes without the faults that it can't have; a contender must have them all. */
 static int assign_faults(struct comparison *comparison, struct err *err)
 {
@@ -239,6 +301,9 @@ static int check(struct comparison *comparison, struct err *err)
     }
     if (rc == 0) {
         rc = settings_check_sink(&comparison->scenario, err);
+    }
+    if (rc == 0 && comparison->in_containers) {
+        rc = check_compose(comparison, err);
     }
     if (rc == 0) {
         rc = check_given(comparison, err);
@@ -320,7 +385,7 @@ static bool make_run(struct comparison *comparison, const struct choice *choice,
     say_skipped_faults(comparison, choice, label);
     say_skipped_background(comparison, choice, label);
     int rc = there == COMPARISON_RUN_OTHER ? file_remove_tree(dir, &err) : 0;
-    if (rc == 0) {
+    if (rc == 0 && !comparison->in_containers) {
         rc = file_mkdirs(dir, 0755, &err);
     }
     enum run_outcome outcome = RUN_FAILED;
@@ -344,7 +409,8 @@ static bool make_run(struct comparison *comparison, const struct choice *choice,
             .allow_unsafe = options_bool(options, "allow-unsafe"),
             .keep_state = options_bool(options, "keep-state"),
             .label = label};
-        outcome = run_perform(&request, &err);
+        outcome = comparison->in_containers ? compose_run(&comparison->compose, &request, &err)
+                                            : run_perform(&request, &err);
     }
     if (outcome == RUN_COMPLETE) {
         verdict_audit(dir, label, &comparison->exit_code);
@@ -385,7 +451,10 @@ static int open_places(struct comparison *comparison, struct err *err)
     const struct options *options = comparison->options;
     const char *runs = options_string(options, "runs");
     struct account account;
-    int rc = account_for_servers(&account, err);
+    int rc = comparison->in_containers ? compose_check(err) : 0;
+    if (rc == 0) {
+        rc = account_for_servers(&account, err);
+    }
     if (rc == 0) {
         rc = state_base(options_string(options, "state"), &account, &comparison->base, err);
     }
@@ -401,6 +470,10 @@ static int open_places(struct comparison *comparison, struct err *err)
     }
     if (!comparison->dir) {
         rc = comparison_create(runs, comparison->scenario.name, &comparison->dir, err);
+    }
+    if (rc == 0 && comparison->in_containers) {
+        comparison->compose.comparison = comparison->dir;
+        rc = compose_enter(&comparison->compose, &comparison->scenario, err);
     }
     if (rc == 0 && options_is_set(options, "seed")) {
         comparison->seed = (uint64_t)options_int(options, "seed");
@@ -455,6 +528,7 @@ static int run_main(int argc, char *argv[])
                       &code)) {
         struct err err = {0};
         comparison.repeat = (unsigned)options_int(options, "repeat");
+        comparison.in_containers = strcmp(options_string(options, "through"), "compose") == 0;
         int rc = check(&comparison, &err);
         if (rc < 0) {
             code = command_fail(EXIT_MISTAKE, err.text);
@@ -466,6 +540,8 @@ static int run_main(int argc, char *argv[])
     scenario_free(&comparison.scenario);
     free(comparison.dir);
     free(comparison.daemons);
+    free(comparison.compose.dir);
+    free(comparison.compose.sets);
     options_free(options);
     return code;
 }

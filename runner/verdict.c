@@ -1,5 +1,6 @@
 #include "verdict.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "command.h"
@@ -29,7 +30,9 @@ void verdict_report(const char *comparison_dir, bool require_sla, int *exit_code
     struct report_result result = {0};
     struct err err = {0};
     int rc = report_comparison(comparison_dir, NULL, &result, &err);
-    if (rc < 0) {
+    if (rc == -ENOENT && *exit_code != EXIT_OK) {
+        /* Not one run came about, and why has been said. */
+    } else if (rc < 0) {
         fprintf(stderr, "sluice: the report could not be made: %s\n", err.text);
         if (*exit_code == EXIT_OK) {
             *exit_code = EXIT_UNUSABLE;
