@@ -25,12 +25,12 @@ static const struct option_spec attend_options[] = {
     {.name = "api-admin",
      .type = OPTION_STRING,
      .unit = "HOST:PORT",
-     .default_text = "127.0.0.1:9101",
+     .default_text = "127.0.0.1:8081",
      .help = "where it says whether it is ready"},
     {.name = "worker-admin",
      .type = OPTION_STRING,
      .unit = "HOST:PORT",
-     .default_text = "127.0.0.1:9102",
+     .default_text = "127.0.0.1:8082",
      .help = "where the worker says whether it is ready"},
     {.name = "ready-wait",
      .type = OPTION_DURATION,
@@ -54,6 +54,10 @@ static const struct option_spec attend_options[] = {
      .type = OPTION_BOOL,
      .default_text = "yes",
      .help = "write the comparison's report; no: only audit the run"},
+    {.name = "parts",
+     .type = OPTION_STRING,
+     .unit = "NAME=IMAGE,CPUS,MEMORY;...",
+     .help = "the parts run in containers, of these images and limits (0: none): for the report"},
     {.name = "require-sla",
      .type = OPTION_BOOL,
      .help = "exit 1 also when a contender missed the SLA"},
@@ -127,6 +131,64 @@ static int find_run(struct attended *attended, char **dir, struct err *err)
         request->seed = manifest.seed;
         request->repeat = manifest.repeat;
     }
+    return rc;
+}
+
+/* ---- the containers, for the manifest ---- */
+
+/* "512m", as in a compose file. */
+static int read_memory(const char *text, double *bytes)
+{
+    static const char units[] = "bkmg";
+    char *end;
+    *bytes = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : units;
+    if (end == text || !(*bytes >= 0) || !unit || (*end && end[1])) {
+        return -EINVAL;
+    }
+    *bytes *= (double)(INT64_C(1) << (10 * (unit - units)));
+    return 0;
+}
+
+static int add_part(char *text, struct buf *json, struct err *err)
+{
+    char *rest = text, *cpus_end = NULL;
+    const char *name = strsep(&rest, "="), *image = strsep(&rest, ",");
+    const char *cpus_text = strsep(&rest, ",");
+    double memory_bytes, cpus = cpus_text ? strtod(cpus_text, &cpus_end) : 0;
+    if (!rest || cpus_end == cpus_text || *cpus_end || !(cpus >= 0) ||
+        read_memory(rest, &memory_bytes) < 0) {
+        return err_set(
+            err, -EINVAL,
+            "--parts (or SLUICE_PARTS): the part %.40s is not NAME=IMAGE,CPUS,MEMORY, such "
+            "as api=sluice,1.0,512m",
+            name);
+    }
+    buf_puts(json, json->len > 1 ? ", " : "");
+    buf_json_string(json, name, strlen(name));
+    buf_puts(json, ": {\"image\": ");
+    buf_json_string(json, image, strlen(image));
+    buf_printf(json, ", \"cpus\": %.12g, \"memory_bytes\": %.0f}", cpus, memory_bytes);
+    return 0;
+}
+
+/* json stays empty when none are named. */
+static int read_parts(const struct options *options, struct buf *json, struct err *err)
+{
+    const char *text = options_string(options, "parts");
+    char *copy = xstrdup(text ? text : ""), *rest = copy;
+    int rc = 0;
+    for (char *one; rc == 0 && (one = strsep(&rest, ";"));) {
+        one += strspn(one, " \t\n");
+        if (*one) {
+            buf_puts(json, json->len == 0 ? "{" : "");
+            rc = add_part(one, json, err);
+        }
+    }
+    if (json->len > 0) {
+        buf_putc(json, '}');
+    }
+    free(copy);
     return rc;
 }
 
@@ -227,17 +289,23 @@ static int attend_main(int argc, char *argv[])
     options_add(options, "Attending", attend_options);
     attended_add_options(options);
     struct attended attended = {0};
+    struct buf parts = {0};
     struct err err = {0};
     int code;
     if (command_start(options, argc, argv, "SCENARIO --sink NAME [--now LINK] [--api HOST:PORT]...",
                       attend_more, &code)) {
         int rc = check_addresses(options, &err);
         if (rc == 0) {
+            rc = read_parts(options, &parts, &err);
+            attended.request.parts_json = parts.len > 0 ? parts.data : NULL;
+        }
+        if (rc == 0) {
             rc = attended_read(&attended, options, &err);
         }
         code = rc < 0 ? command_fail(EXIT_MISTAKE, err.text) : find_and_attend(options, &attended);
     }
     attended_free(&attended);
+    buf_free(&parts);
     options_free(options);
     return code;
 }

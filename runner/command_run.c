@@ -230,8 +230,6 @@ static int check_compose(struct comparison *comparison, struct err *err)
     }
     compose->sets = joined.data ? joined.data : xstrdup("");
     compose->build = options_bool(options, "build");
-    compose->drain_timeout =
-        options_is_set(options, "drain-timeout") ? options_text(options, "drain-timeout") : NULL;
     return 0;
 }
 

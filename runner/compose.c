@@ -302,11 +302,6 @@ static void set_environment(struct docker *docker, const struct compose *compose
     add_env(docker, xasprintf("SLUICE_REPEAT=%u", request->repeat));
     add_env(docker, xasprintf("SLUICE_FAULTS=%s", request->fault_bits ? "yes" : "no"));
     add_env(docker, xasprintf("SLUICE_ALLOW_UNSAFE=%s", request->allow_unsafe ? "yes" : "no"));
-    add_env(docker, xstrdup("SLUICE_REPORT=no")); /* the comparison's is made here, at its end */
-    add_env(docker, xasprintf("SLUICE_PROGRESS=%s", isatty(STDOUT_FILENO) ? "5s" : "0"));
-    if (compose->drain_timeout) {
-        add_env(docker, xasprintf("SLUICE_DRAIN_TIMEOUT=%s", compose->drain_timeout));
-    }
     /* Any that is free: another project may have the usual ones. */
     for (size_t i = 0; i < sizeof(ports) / sizeof(ports[0]); i++) {
         add_env(docker, xasprintf("SLUICE_%s_PORT=0", ports[i]));
@@ -381,7 +376,18 @@ static int bring_up(const struct docker *docker, const struct compose *compose,
                     const struct run_request *request, struct err *err)
 {
     static const char *const build[] = {"build", NULL};
-    static const char *const run[] = {"run", "--rm", "-T", "verdict", NULL};
+    char *drain = xasprintf("--env=SLUICE_DRAIN_TIMEOUT=%lldms",
+                            (long long)(request->drain_timeout_ns / NS_PER_MS));
+    /* The comparison's report is made here, at its end. */
+    const char *const run[] = {"run",
+                               "--rm",
+                               "-T",
+                               "--env=SLUICE_REPORT=no",
+                               isatty(STDOUT_FILENO) ? "--env=SLUICE_PROGRESS=5s"
+                                                     : "--env=SLUICE_PROGRESS=0",
+                               drain,
+                               "verdict",
+                               NULL};
     static const char *const logs[] = {"logs", "--no-color", "--no-log-prefix", "prepare", NULL};
     struct process verdict = {0};
     int rc = 0;
@@ -398,6 +404,7 @@ static int bring_up(const struct docker *docker, const struct compose *compose,
     }
     process_stop(&verdict, SIGTERM, STOP_MS);
     process_free(&verdict);
+    free(drain);
     /* By its manifest: docker's own failures have the exit code of a verdict that found a loss. */
     if (rc == 0 && comparison_look(request->dir, request->scenario, request->fault_bits) !=
                        COMPARISON_RUN_COMPLETE) {

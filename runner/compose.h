@@ -14,11 +14,10 @@
 
 /* What all runs of a comparison share; borrowed. */
 struct compose {
-    char *dir;                 /* of the files SINK.yaml */
-    char *comparison;          /* folder of the comparison, absolute */
-    char *sets;                /* overrides of the scenario, ; between them */
-    bool build;                /* the image anew, if anything of it has changed */
-    const char *drain_timeout; /* as it was written; NULL: by the scenario */
+    char *dir;        /* of the files SINK.yaml */
+    char *comparison; /* folder of the comparison, absolute */
+    char *sets;       /* overrides of the scenario, ; between them */
+    bool build;       /* the image anew, if anything of it has changed */
 };
 
 /* The folder with the files: the one that is named, else ./compose, else the source tree's. NULL,

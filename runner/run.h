@@ -59,6 +59,7 @@ struct run_request {
     bool allow_unsafe, keep_state;
     const char *label; /* "[1/3] wal", for messages */
 
+    const char *parts_json; /* images and limits of containers, for the manifest; or NULL */
     const struct run_places *places; /* NULL: sluice starts the parts itself */
     struct options *sink_options; /* the sink's settings as they were given; NULL: as scenario and
                                      private servers have them */

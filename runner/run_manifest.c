@@ -100,7 +100,9 @@ int manifest_write(const struct one_run *run, const char *outcome, const char *w
     buf_puts(&out, ",\n  ");
     add_settings(request->dir, "sampler", "sampler.jsonl", &out);
     buf_puts(&out, "},\n");
-    buf_printf(&out, "\"attended\": %s, ", request->sink_options ? "true" : "false");
+    if (request->parts_json) {
+        buf_printf(&out, "\"through\": \"compose\", \"parts\": %s,\n", request->parts_json);
+    }
     field(&out, "state_dir", run->state_dir ? run->state_dir : "");
     if (request->daemons) {
         buf_puts(&out, ", ");

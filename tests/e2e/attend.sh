@@ -95,7 +95,7 @@ load_begins() { wait_for 'the load' grep -qs api_latency "$run/loadgen-1.jsonl";
 case_kill_worker() {
     prepare
     start_all
-    attend
+    attend --parts 'api=sluice,1.5,512m; sink=some/where:1,0,2g'
     load_begins
     if [ -n "$drains" ]; then
         sleep 1
@@ -106,7 +106,8 @@ case_kill_worker() {
     verdict 0 'audit: pass' 'answers' compare.md
     expect_clean_audit "$run"
     expect_text "$run/manifest.json" '"complete"'
-    expect_text "$run/manifest.json" '"attended": true'
+    expect_text "$run/manifest.json" '"through": "compose"'
+    expect_text "$run/manifest.json" '"sink": {"image": "some/where:1", "cpus": 0, "memory_bytes": 2147483648}'
     [ -z "$drains" ] || [ -s "$run/worker-2.jsonl" ] || die 'no second record of the worker'
     [ -s "$run/sampler.jsonl" ] || die 'no samples of sink and main DB'
     [ -e "$run/over" ] || die 'the end of the run is not told'
@@ -251,6 +252,10 @@ case_mistakes() {
         run_sluice 2 attend
         expect_text "$WORK/out" SLUICE_PROGRESS
     )
+    for name in api api=sluice api=sluice,1 api=sluice,1,lots api=sluice,x,1g; do
+        SLUICE_PARTS=$name run_sluice 2 attend
+        expect_text "$WORK/out" SLUICE_PARTS
+    done
     (
         export SLUICE_RUN=../x
         run_sluice 2 prepare

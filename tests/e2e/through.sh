@@ -72,10 +72,12 @@ expect_text "$run/worker.options" lanes=3
 expect_text "$run/worker.options" batch=8
 [ -s "$run/worker-2.jsonl" ] || die 'the worker was not started again'
 [ -s "$COMPARISON/compare.md" ] || die 'no compare.md'
+called '--env=SLUICE_DRAIN_TIMEOUT=[0-9]+ms'
+grep -q 's of 7: ' "$WORK/out" && die 'lines of progress, though nobody watches'
 [ -s "$run/logs/compose.log" ] || die 'what docker said is not kept'
 project=$(sed -nE 's/.* -p (sluice-wal-1-[0-9a-f]{8}) run .*/\1/p' "$FAKE/calls")
 [ -n "$project" ] || die 'no project of its own'
-for words in build 'run --rm -T verdict' 'kill worker' 'start worker' \
+for words in build 'run --rm -T .* verdict' 'kill worker' 'start worker' \
     'down --volumes --remove-orphans --timeout=5'; do
     called "^compose -f $WORK/compose/wal.yaml -p $project $words\$"
 done
