@@ -9,6 +9,7 @@
 
 #include "attended.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "command.h"
 #include "comparison.h"
 #include "http.h"
@@ -73,6 +74,8 @@ static const char attend_more[] =
     "which is written here once all are ready. Whoever kills a part starts it again; what is "
     "started\n"
     "goes on at the end. Every flag is also a variable: SLUICE_API_ADMIN for --api-admin.\n";
+
+enum { REPORT_MAX = 16 * 1024 * 1024 };
 
 /* ---- which run ---- */
 
@@ -194,12 +197,32 @@ static int read_parts(const struct options *options, struct buf *json, struct er
 
 /* ---- all of it ---- */
 
+/* The table that the report begins with: many read no more than this log. */
+static void print_table(const char *comparison)
+{
+    static const char heading[] = "## Verdict\n";
+    char *path = xasprintf("%s/compare.md", comparison);
+    struct buf text = {0};
+    const char *begin = NULL;
+    if (file_read(path, REPORT_MAX, &text, NULL) == 0 && text.len > 0) {
+        begin = strstr(text.data, heading);
+    }
+    if (begin) {
+        begin += sizeof(heading) - 1;
+        const char *end = strstr(begin, "\n## ");
+        printf("%.*s\n", end ? (int)(end - begin) : (int)strlen(begin), begin);
+    }
+    buf_free(&text);
+    free(path);
+}
+
 /* Into the folder above the sink's. */
 static void report(const struct options *options, const char *run_dir, int *code)
 {
     char *copy = xstrdup(run_dir);
     const char *comparison = dirname(dirname(copy));
     verdict_report(comparison, options_bool(options, "require-sla"), code);
+    print_table(comparison);
     char *charts = xasprintf("%s/charts", comparison);
     (void)!chmod(charts, 0777); /* as the folders that sluice prepare makes */
     free(charts);

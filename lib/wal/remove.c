@@ -9,6 +9,7 @@ struct remove_work {
     const char *dir;
     struct wal_err *err;
     bool unlinks; /* else only looks */
+    bool found;   /* something to remove */
 };
 
 static bool is_lock(const char *name)
@@ -25,7 +26,7 @@ static bool is_content(const char *name)
 
 static int remove_one(void *arg, const char *name)
 {
-    const struct remove_work *work = arg;
+    struct remove_work *work = arg;
     char path[WAL_PATH_BYTES];
     if (!is_content(name)) {
         if (is_lock(name) || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
@@ -37,6 +38,7 @@ static int remove_one(void *arg, const char *name)
             "The folder %.100s holds %.80s, which is no part of a log: nothing was removed",
             work->dir, name);
     }
+    work->found = true;
     int result = work->unlinks ? wal_path(path, work->dir, name) : 0;
     if (result == 0 && work->unlinks) {
         result = work->vfs->unlink(work->vfs, path);
@@ -66,8 +68,10 @@ int wal_remove(const char *dir, const struct wal_vfs *vfs, struct wal_err *err)
     if (result >= 0) {
         result = reader = wal_lock_open(vfs, dir, WAL_READER_LOCK_NAME, "reader", err);
     }
-    if (result >= 0) {
-        work.unlinks = true;
+    work.unlinks = true;
+    /* Again, since a list that shrinks while it is read may leave something out. */
+    while (result >= 0 && work.found) {
+        work.found = false;
         result = vfs->list(vfs, dir, remove_one, &work);
     }
     if (result >= 0) {

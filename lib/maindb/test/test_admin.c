@@ -70,6 +70,10 @@ static void setup_makes_and_updates(void **state)
     assert_non_null(strstr(trigger, "('0')")); /* it still counts */
     free(trigger);
     assert_int_equal(testdb_int(&db, "SELECT count(*) FROM task"), 1);
+    testdb_run(&db, "INSERT INTO task_dead VALUES (gen_random_uuid(), 1, 'dead', 'conflict')");
+    assert_int_equal(maindb_empty(db.url, &err), 0);
+    assert_int_equal(testdb_int(&db, "SELECT count(*) FROM task"), 0);
+    assert_int_equal(testdb_int(&db, "SELECT count(*) FROM task_dead"), 0);
     maindb_close(main);
 }
 

@@ -471,6 +471,39 @@ static void the_probe_knows_the_lag(void **state)
     bench_free(bench);
 }
 
+static void a_log_is_removed_when_nobody_has_it_open(void **state)
+{
+    (void)state;
+    struct bench *bench = bench_new(22);
+    const struct wal_vfs *vfs = &bench->sim->vfs;
+    uint64_t lsn;
+    assert_int_equal(wal_remove("nowhere", wal_vfs_posix(), &bench->err), 0);
+    bench_open(bench);
+    bench_open_reader(bench);
+    bench_fill(bench, 1, 200, 1000); /* several segments */
+    assert_int_equal(wal_remove(DIR_NAME, vfs, &bench->err), -EBUSY);
+    bench_close(bench);
+    assert_int_equal(wal_remove(DIR_NAME, vfs, &bench->err), -EBUSY);
+    assert_non_null(strstr(bench->err.text, "reader"));
+    bench_close_reader(bench);
+    /* What is no log's is left alone, and so is the log beside it. */
+    sim_copy_file(bench->sim, WAL_CURSOR_NAME, "letters");
+    assert_int_equal(wal_remove(DIR_NAME, vfs, &bench->err), -EEXIST);
+    assert_non_null(strstr(bench->err.text, "letters"));
+    bench_expect_all(bench, 1, 200, 1000);
+    sim_remove(bench->sim, "letters");
+    assert_int_equal(wal_remove(DIR_NAME, vfs, &bench->err), 0);
+    assert_int_equal(sim_count(bench->sim, WAL_SEGMENT_SUFFIX), 0);
+    assert_null(sim_find(bench->sim, WAL_CURSOR_NAME));
+    assert_int_equal(wal_remove(DIR_NAME, vfs, &bench->err), 0);
+    bench_open(bench); /* a new log */
+    unsigned char bytes[8];
+    bench_payload(bytes, sizeof bytes, 1);
+    assert_int_equal(wal_append(bench->wal, bytes, sizeof bytes, &lsn), 0);
+    assert_int_equal(lsn, 1);
+    bench_free(bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_second_writer_is_refused),
         cmocka_unit_test(options_may_change_between_opens),
         cmocka_unit_test(the_probe_knows_the_lag),
+        cmocka_unit_test(a_log_is_removed_when_nobody_has_it_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
