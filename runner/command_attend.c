@@ -104,7 +104,7 @@ static int say_void(const char *dir, struct err *err)
 static int find_run(struct attended *attended, char **dir, struct err *err)
 {
     struct run_request *request = &attended->request;
-    struct comparison_manifest manifest;
+    struct comparison_manifest manifest = {0};
     int rc = 0;
     *dir = realpath(attended->now, NULL);
     if (!*dir) {

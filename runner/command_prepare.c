@@ -1,5 +1,6 @@
 /* sluice prepare SCENARIO: makes the servers ready and a run's folder, for parts that others start.
  */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -204,11 +205,10 @@ static int prepare(const struct options *options, struct attended *attended, str
         rc = make_run_folder(options, attended, &request->repeat, &dir, err);
     }
     if (rc == 0) {
+        assert(dir);
         request->dir = request->base = dir;
         rc = run_prepare(request, &plan, err);
-    }
-    if (rc == 0) {
-        rc = point_link(attended->now, dir, err);
+        rc = rc == 0 ? point_link(attended->now, dir, err) : rc;
     }
     if (rc == 0) {
         printf("%s: prepared %s\n", request->label, dir);

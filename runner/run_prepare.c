@@ -87,11 +87,12 @@ static int check_main_empty(const struct one_run *run, struct err *err)
         rc = maindb_count(db, &counts, err);
         maindb_close(db);
     }
-    if (rc == 0 && counts.tasks + counts.dead > 0) {
+    int64_t rows = counts.tasks + counts.dead;
+    if (rc == 0 && rows > 0) {
         rc = err_set(err, -EBUSY,
                      "main DB: the tables task and task_dead hold %lld rows, which would count as "
                      "this run's, and the server is not ours (--main-given): empty them first",
-                     (long long)(counts.tasks + counts.dead));
+                     (long long)rows);
     }
     return rc;
 }

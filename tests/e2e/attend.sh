@@ -59,7 +59,7 @@ stop_all() {
 }
 
 prepare() { # the run's folder in $run
-    run_sluice 0 prepare "$@"
+    run_sluice 0 prepare
     run=$(readlink -f "$WORK/now")
 }
 

@@ -88,7 +88,7 @@ through 0 --seed 7 --set worker.lanes=3 --set worker.batch=8 --resume --no-build
 expect_text "$WORK/out" 'complete already'
 
 say '-- what goes wrong in the middle'
-FAKE_FAILS=kill through 3 --no-build
+FAKE_FAILS='kill' through 3 --no-build
 one_sentence 'docker compose kill worker failed: no such service: worker'
 called ' down '
 grep -q ' build$' "$FAKE/calls" && die 'it was built, though that was not wanted'

@@ -487,7 +487,7 @@ static void a_log_is_removed_when_nobody_has_it_open(void **state)
     assert_non_null(strstr(bench->err.text, "reader"));
     bench_close_reader(bench);
     /* What is no log's is left alone, and so is the log beside it. */
-    sim_copy_file(bench->sim, WAL_CURSOR_NAME, "letters");
+    sim_copy_file(bench->sim, WAL_WRITER_LOCK_NAME, "letters");
     assert_int_equal(wal_remove(DIR_NAME, vfs, &bench->err), -EEXIST);
     assert_non_null(strstr(bench->err.text, "letters"));
     bench_expect_all(bench, 1, 200, 1000);
