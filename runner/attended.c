@@ -44,7 +44,7 @@ static const struct option_spec attended_options[] = {
     {.name = NULL},
 };
 
-enum { SETS_MAX = 64, WHY_MAX = 4096 };
+enum { WHY_MAX = 4096 };
 
 void attended_add_options(struct options *options)
 {
@@ -52,51 +52,22 @@ void attended_add_options(struct options *options)
     sink_add_options(options);
 }
 
-/* Overrides, each taken apart at its semicolons. *copies holds them all. */
-static int split_sets(const struct options *options, const char *sets[SETS_MAX], size_t *count,
-                      struct buf *copies, struct err *err)
-{
-    size_t given;
-    const char *const *items = options_list(options, "set", &given);
-    for (size_t i = 0; i < given; i++) {
-        buf_printf(copies, "%s;", items[i]);
-    }
-    *count = 0;
-    char *rest = copies->data;
-    for (const char *one; rest && (one = strsep(&rest, ";"));) {
-        one += strspn(one, " \t\n");
-        if (*one == '\0') {
-            continue;
-        }
-        if (*count == SETS_MAX) {
-            return err_set(err, -EINVAL, "--set (or SLUICE_SET): at most %d overrides", SETS_MAX);
-        }
-        sets[(*count)++] = one;
-    }
-    return 0;
-}
-
 static int read_scenario(struct attended *attended, const struct options *options, struct err *err)
 {
-    size_t words, set_count = 0;
+    size_t words, set_count;
     const char *const *args = options_args(options, &words);
     const char *name = words == 1 ? args[0] : options_string(options, "scenario");
-    const char *sets[SETS_MAX];
-    struct buf copies = {0};
+    const char *const *sets = options_list(options, "set", &set_count);
     if (words > 1 || !name) {
         return err_set(
             err, -EINVAL,
             "one scenario must be named, as a word or by SLUICE_SCENARIO: a name such as "
             "quick, or the path of a file");
     }
-    int rc = split_sets(options, sets, &set_count, &copies, err);
-    if (rc == 0) {
-        rc = scenario_open(&attended->scenario, name, sets, set_count, err);
-        if (rc < 0 && words == 0) {
-            err_prefix(err, "SLUICE_SCENARIO");
-        }
+    int rc = scenario_open(&attended->scenario, name, sets, set_count, err);
+    if (rc < 0 && words == 0) { /* then it came from the environment, as a rule */
+        err_prefix(err, strncmp(err->text, "--set", 5) == 0 ? "SLUICE_SET" : "SLUICE_SCENARIO");
     }
-    buf_free(&copies);
     return rc;
 }
 

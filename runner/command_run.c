@@ -23,7 +23,7 @@ static const struct option_spec run_options[] = {
     {.name = "set",
      .type = OPTION_LIST,
      .unit = "KEY=VALUE",
-     .help = "override a key of the scenario, such as load.rps=2000"},
+     .help = "override a key of the scenario, such as load.rps=2000; several with ; between them"},
     {.name = "repeat",
      .type = OPTION_INT,
      .unit = "N",

@@ -616,7 +616,23 @@ int scenario_open(struct scenario *scenario, const char *name, const char *const
                        "a name such as quick, article, headroom, burst, naive, background",
                        name);
     }
-    int rc = scenario_load(scenario, file, overrides, override_count, err);
+    struct buf joined = {0};
+    const char **sets = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < override_count; i++) {
+        buf_printf(&joined, "%s;", overrides[i]);
+    }
+    char *rest = joined.data;
+    for (const char *one; rest && (one = strsep(&rest, ";"));) {
+        one += strspn(one, " \t\n");
+        if (*one) {
+            sets = xrealloc(sets, (count + 1) * sizeof(*sets));
+            sets[count++] = one;
+        }
+    }
+    int rc = scenario_load(scenario, file, sets, count, err);
+    free(sets);
+    buf_free(&joined);
     free(file);
     return rc;
 }

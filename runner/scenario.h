@@ -105,7 +105,8 @@ void scenario_free(struct scenario *scenario);
  */
 char *scenario_find(const char *name);
 
-/* Finds it and loads it. -EINVAL: there is none of that name, or a mistake in it. */
+/* Finds it and loads it, each override taken apart at its semicolons (a variable holds but one
+ * text). -EINVAL: there is none of that name, or a mistake in it. */
 int scenario_open(struct scenario *scenario, const char *name, const char *const *overrides,
                   size_t override_count, struct err *err);
 

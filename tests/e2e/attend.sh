@@ -264,7 +264,7 @@ case_mistakes() {
     (
         export SLUICE_SET='load.rps=50; load.speed=3'
         run_sluice 2 prepare
-        expect_text "$WORK/out" 'load.speed'
+        expect_text "$WORK/out" 'SLUICE_SET: --set load.speed=3'
     )
     (
         unset SLUICE_MAIN_URL
