@@ -138,12 +138,15 @@ static int clean_sink(const struct options *options, struct err *err)
         rc = driver->remove(options, err);
     }
     if (rc < 0) {
-        return err_prefix(err, "sink %s", driver->name);
+        /* A URL that leads nowhere is no mistake in the command: the daemons take it the same way.
+         */
+        err_prefix(err, "sink %s", driver->name);
+        return rc == -EINVAL ? -ENOTCONN : rc;
     }
     char shown[512];
-    printf("removed what the sink %s had made at %s%s\n", driver->name,
+    printf("nothing that the sink %s makes is left at %s%s\n", driver->name,
            url_redact(options_string(options, "sink-url"), shown, sizeof(shown)),
-           tasks > 0 ? ", with the tasks that waited in it" : "");
+           tasks > 0 ? ": the tasks that waited in it are gone" : "");
     return 1;
 }
 
@@ -154,7 +157,7 @@ static int clean_main_db(const char *url, struct err *err)
     if (rc == 1) {
         printf("dropped the schema sluice at %s\n", url_redact(url, shown, sizeof(shown)));
     }
-    return rc;
+    return rc == -EINVAL ? -ENOTCONN : rc;
 }
 
 /* How many places were cleaned. */

@@ -142,6 +142,17 @@ void given_main_close(struct given_main *main)
     free(main);
 }
 
+int given_main_try(const char *url, struct err *err)
+{
+    struct given_main *main = xcalloc(1, sizeof(*main));
+    int rc = open_locked(main, url, err);
+    if (rc == 0) {
+        rc = look(main, err);
+    }
+    given_main_close(main);
+    return rc < 0 ? rc : 0;
+}
+
 int given_main_remove(const char *url, struct err *err)
 {
     struct given_main *main = xcalloc(1, sizeof(*main));

@@ -163,7 +163,7 @@ static void waiting_tasks_are_not_touched(void **state)
     unsetenv("SLUICE_MAIN_URL");
     EXPECT(0, "name it, as in --sink", "clean");
     assert_int_equal(testdb_int(&fixture->sink, "SELECT count(*) FROM sluice_ingest"), 1);
-    EXPECT(0, "with the tasks that waited in it", "clean", "--sink", "ingest", "--discard-tasks");
+    EXPECT(0, "the tasks that waited in it are gone", "clean", "--sink", "ingest", "--discard-tasks");
     expect_tables(&fixture->sink, "");
 }
 
@@ -185,7 +185,7 @@ static void what_is_not_ours_is_refused(void **state)
     testdb_open(&other, -1);
     setenv("SLUICE_SINK_URL", other.url, 1);
     EXPECT(3, "they share a log", "run", "quick", "--sink", "ingest", SHORT);
-    EXPECT(0, "removed what the sink ingest had made", "clean", "--sink", "ingest");
+    EXPECT(0, "nothing that the sink ingest makes is left", "clean", "--sink", "ingest");
     expect_tables(&other, "");
     testdb_close(&other);
     use_server("ingest");
