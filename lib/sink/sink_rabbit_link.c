@@ -260,7 +260,8 @@ static int end_of_stream(struct rabbit_link *link, int rc)
                        : link->version > 0
                            ? "it closed the connection during the login (check user, password and "
                              "virtual host of --sink-url)"
-                           : "it closed the connection before a word of AMQP: is it RabbitMQ?";
+                           : "it closed the connection before a word of AMQP: is it RabbitMQ, and "
+                             "does it want TLS (amqps://)?";
     return rc == 0 ? rabbit_link_problem(link, -ECONNRESET, "%s", when)
                    : rabbit_link_problem(link, rc, "%s: %s", when, strerror(-rc));
 }
