@@ -163,7 +163,8 @@ static void waiting_tasks_are_not_touched(void **state)
     unsetenv("SLUICE_MAIN_URL");
     EXPECT(0, "name it, as in --sink", "clean");
     assert_int_equal(testdb_int(&fixture->sink, "SELECT count(*) FROM sluice_ingest"), 1);
-    EXPECT(0, "the tasks that waited in it are gone", "clean", "--sink", "ingest", "--discard-tasks");
+    EXPECT(0, "the tasks that waited in it are gone", "clean", "--sink", "ingest",
+           "--discard-tasks");
     expect_tables(&fixture->sink, "");
 }
 
