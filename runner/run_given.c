@@ -143,7 +143,7 @@ static int try_sink(const struct scenario *scenario, const struct sink_driver *d
 int given_try(const struct scenario *scenario, const struct sink_driver *driver,
               const char *sink_url, const char *main_url, bool allow_unsafe, struct err *err)
 {
-    int rc = main_url ? given_main_try(main_url, err) : 0;
+    int rc = main_url ? judge(given_main_try(main_url, err), allow_unsafe, err) : 0;
     if (rc == 0 && driver) {
         rc = try_sink(scenario, driver, sink_url, main_url, allow_unsafe, err);
     }

@@ -203,9 +203,6 @@ static const struct {
     {"appendfsync", "always"},
     {"no-appendfsync-on-rewrite", "no"},
     {"maxmemory-policy", "noeviction"},
-    /* Snapshots add nothing to the append-only file, and their forks would be counted against it.
-     */
-    {"save", ""},
 };
 
 /* What CONFIG GET says; a copy to free. -ENODATA and a sentence when it says nothing. */
