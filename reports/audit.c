@@ -147,6 +147,8 @@ static void judge(struct audit *audit, const struct run *run)
         give_verdict(audit, AUDIT_EXCUSED, describe_bad(audit));
     } else if (lost > 0 && bad == lost && lost <= audit->backlog_end) {
         /* Nothing tells what is lost from what still lies in the sink, so this proves neither. */
+        audit->not_drained = lost;
+        audit->bad[AUDIT_LOST] = (struct audit_ids){0};
         give_verdict(audit, AUDIT_VOID,
                      xasprintf("%" PRId64
                                " acknowledged tasks did not arrive, but the sink was not "
@@ -233,6 +235,7 @@ void audit_json(const struct audit *audit, struct buf *out)
     put_count(out, "acknowledged", counted, audit->acknowledged);
     put_count(out, "committed", counted, audit->committed);
     put_count(out, "dead", counted, audit->dead);
+    put_count(out, "not_drained", counted, audit->not_drained);
     for (int kind = 0; kind < AUDIT_BAD_COUNT; kind++)
         put_count(out, audit_bad_name((enum audit_bad)kind), counted, audit->bad[kind].count);
     put_count(out, "redelivered", counted, audit->redelivered);
@@ -271,8 +274,11 @@ static void print_counts(const struct audit *audit, struct buf *text)
 {
     buf_printf(text,
                "  acknowledged %" PRId64 " = committed %" PRId64 " + dead %" PRId64
-               " + lost %" PRId64 "\n",
+               " + lost %" PRId64,
                audit->acknowledged, audit->committed, audit->dead, audit->bad[AUDIT_LOST].count);
+    if (audit->not_drained)
+        buf_printf(text, " + not drained %" PRId64, audit->not_drained);
+    buf_putc(text, '\n');
     buf_printf(text,
                "  redelivered %" PRId64 ", conflicts %" PRId64 ", unknown %" PRId64
                " (arrived %" PRId64 "), refused %" PRId64 ", unsent %" PRId64 "\n",

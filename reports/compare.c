@@ -337,6 +337,7 @@ struct audit group_audit(const struct group *group, size_t *uncounted)
         sum.acknowledged += audit->acknowledged;
         sum.committed += audit->committed;
         sum.dead += audit->dead;
+        sum.not_drained += audit->not_drained;
         sum.redelivered += audit->redelivered;
         sum.conflicts += audit->conflicts;
         sum.unknown_arrived += audit->unknown_arrived;

@@ -180,6 +180,16 @@ static void cell_verdict_audit(struct buf *cell, const struct group *group)
     }
 }
 
+static bool any_not_drained(const struct comparison *comparison)
+{
+    bool any = false;
+    for (size_t i = 0; i < comparison->group_count; i++) {
+        size_t uncounted;
+        any = any || group_audit(&comparison->groups[i], &uncounted).not_drained > 0;
+    }
+    return any;
+}
+
 static void audit_rows(const struct comparison *comparison, struct table *table)
 {
     static const char *const bad_labels[AUDIT_BAD_COUNT] = {"lost", "unexpected", "corrupt",
@@ -192,6 +202,14 @@ static void audit_rows(const struct comparison *comparison, struct table *table)
             size_t uncounted;
             struct audit sum = group_audit(&comparison->groups[i], &uncounted);
             cell_audit(table_cell(table), &comparison->groups[i], sum.bad[kind].count, true);
+        }
+    }
+    if (any_not_drained(comparison)) {
+        table_text(table, "not drained (in the sink still)");
+        for (size_t i = 0; i < comparison->group_count; i++) {
+            size_t uncounted;
+            struct audit sum = group_audit(&comparison->groups[i], &uncounted);
+            cell_audit(table_cell(table), &comparison->groups[i], sum.not_drained, false);
         }
     }
     for (size_t row = 0; row < sizeof(labels) / sizeof(labels[0]); row++) {

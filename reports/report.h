@@ -55,8 +55,10 @@ struct audit {
     bool counted; /* false: ledger or main.tsv could not be read, and the counts below mean nothing
                    */
 
-    /* Always: acknowledged = committed + dead + lost (ids, not rows). */
-    int64_t acknowledged, committed, dead;
+    /* Always: acknowledged = committed + dead + lost + not_drained (ids, not rows). The last are
+     * those that did not arrive while the sink still held at least as many: the audit is void, and
+     * lost is 0. Of a sink that was drained it is 0. */
+    int64_t acknowledged, committed, dead, not_drained;
     struct audit_ids bad[AUDIT_BAD_COUNT];
     int64_t
         redelivered;   /* rows that came again; a lower bound: sum over the committed events read */

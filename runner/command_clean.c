@@ -138,13 +138,16 @@ static int clean_sink(const struct options *options, struct err *err)
         rc = driver->remove(options, err);
     }
     if (rc < 0) {
-        return err_prefix(err, "sink %s", driver->name);
+        /* A URL that leads nowhere is no mistake in the command: the daemons take it the same way.
+         */
+        err_prefix(err, "sink %s", driver->name);
+        return rc == -EINVAL ? -ENOTCONN : rc;
     }
     const char *url = options_string(options, "sink-url");
     char shown[512];
-    printf("removed what the sink %s had made%s%s%s\n", driver->name, url ? " at " : "",
+    printf("nothing that the sink %s makes is left%s%s%s\n", driver->name, url ? " at " : "",
            url ? url_redact(url, shown, sizeof(shown)) : "",
-           tasks > 0 ? ", with the tasks that waited in it" : "");
+           tasks > 0 ? ": the tasks that waited in it are gone" : "");
     return 1;
 }
 
@@ -155,7 +158,7 @@ static int clean_main_db(const char *url, struct err *err)
     if (rc == 1) {
         printf("dropped the schema sluice at %s\n", url_redact(url, shown, sizeof(shown)));
     }
-    return rc;
+    return rc == -EINVAL ? -ENOTCONN : rc;
 }
 
 /* How many places were cleaned. */

@@ -484,6 +484,13 @@ static int open_places(struct comparison *comparison, struct err *err)
 static int compare(struct comparison *comparison)
 {
     struct err err = {0};
+    bool allow_unsafe = options_bool(comparison->options, "allow-unsafe");
+    /* --resume may find that nothing is left to do, whether or not they are still there. */
+    if (!options_bool(comparison->options, "resume") &&
+        given_try(&comparison->scenario, comparison->given, comparison->sink_url,
+                  comparison->main_url, allow_unsafe, &err) < 0) {
+        return command_fail(EXIT_UNUSABLE, err.text);
+    }
     if (open_places(comparison, &err) < 0) {
         state_leave(comparison->base);
         return command_fail(EXIT_UNUSABLE, err.text);

@@ -16,7 +16,7 @@
 #include "sink/sink.h"
 #include "state.h"
 
-enum { SERVERS_MAX = 16, CLIENTS = 200, ENV_PER_SERVER = 3 };
+enum { SERVERS_MAX = 16, CLIENTS = 200, ENV_PER_SERVER = 4 };
 
 static const struct option_spec with_options[] = {
     {.name = "row-delay",
@@ -32,6 +32,11 @@ static const struct option_spec with_options[] = {
      .unit = "DIR",
      .help = "where the servers' data lies meanwhile, instead of /var/tmp/sluice-state-<uid>"},
     {.name = "keep-state", .type = OPTION_BOOL, .help = "leave the servers' data there at the end"},
+    {.name = "tls",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .help =
+         "the servers listen with TLS, too, by ca.crt, server.crt and server.key of that folder"},
     {.name = NULL},
 };
 
@@ -44,6 +49,8 @@ static const char with_more[] =
     "  SLUICE_MAIN_URL            the main database\n"
     "  SLUICE_TEST_MAIN_URL       the same, for tests\n"
     "  SLUICE_TEST_NAME_URL       the server of the sink NAME\n"
+    "  SLUICE_TEST_MAIN_TLS_URL, SLUICE_TEST_NAME_TLS_URL\n"
+    "                             with --tls: the same servers by TLS\n"
     "  SLUICE_TEST_MAIN_CONTROL, SLUICE_TEST_NAME_CONTROL\n"
     "                             path of a Unix socket that takes one line, kill, start, pause,\n"
     "                             resume or stop, and answers ok once it is done\n";
@@ -129,7 +136,8 @@ static int start_member(struct with *with, struct member *member, struct err *er
                                  .state_dir = with->dir,
                                  .base = with->base,
                                  .log_path = member->log_path,
-                                 .clients = CLIENTS};
+                                 .clients = CLIENTS,
+                                 .tls_dir = options_string(with->options, "tls")};
     int rc = server_start(&member->server, member->kind, &place, err);
     if (rc == -ENOENT && options_bool(with->options, "missing-ok")) {
         fprintf(stderr,
@@ -186,7 +194,9 @@ static void make_env(const struct with *with, char *env[SERVERS_MAX * ENV_PER_SE
         const struct member *member = &with->members[i];
         /* Empty when it is missing: one that an outer `sluice with` told of must not stand in. */
         const char *url = member->missing ? "" : member->server.url;
+        const char *tls_url = member->missing ? NULL : member->server.tls_url;
         env[count++] = test_variable(member, "URL", url);
+        env[count++] = test_variable(member, "TLS_URL", tls_url ? tls_url : "");
         env[count++] =
             test_variable(member, "CONTROL", member->missing ? "" : member->control.path);
         if (member->is_main) {

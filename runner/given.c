@@ -22,6 +22,9 @@ static const char look_sql[] = "SELECT coalesce(obj_description(oid, 'pg_namespa
                                "LIKE 'made by sluice%' FROM pg_namespace WHERE nspname = 'sluice'";
 static const char make_sql[] = "CREATE SCHEMA sluice; COMMENT ON SCHEMA sluice IS "
                                "'made by sluice run --main-url; sluice clean --main-url drops it'";
+static const char settings_sql[] = "SELECT name, current_setting(name) FROM unnest(ARRAY['fsync', "
+                                   "'full_page_writes']) AS s (name) "
+                                   "WHERE current_setting(name) <> 'on'";
 static const char empty_sql[] =
     "DO $$BEGIN IF to_regclass('sluice.task') IS NOT NULL AND to_regclass('sluice.task_dead') IS "
     "NOT NULL THEN TRUNCATE sluice.task, sluice.task_dead; END IF; END$$";
@@ -140,6 +143,34 @@ void given_main_close(struct given_main *main)
     }
     free(main->url);
     free(main);
+}
+
+/* As the preflight will find them: said before anything is started. */
+static int check_settings(struct given_main *main, struct err *err)
+{
+    PGresult *wrong = NULL;
+    int rc = ask(main, settings_sql, &wrong, err);
+    if (rc == 0 && PQntuples(wrong) > 0) {
+        rc =
+            err_set(err, -EPERM, "main DB %s: %s is %s, wanted on: a commit would not be durable",
+                    pg_target_name(main->target), PQgetvalue(wrong, 0, 0), PQgetvalue(wrong, 0, 1));
+    }
+    PQclear(wrong);
+    return rc;
+}
+
+int given_main_try(const char *url, struct err *err)
+{
+    struct given_main *main = xcalloc(1, sizeof(*main));
+    int rc = open_locked(main, url, err);
+    if (rc == 0) {
+        rc = look(main, err);
+    }
+    if (rc >= 0) {
+        rc = check_settings(main, err);
+    }
+    given_main_close(main);
+    return rc;
 }
 
 int given_main_remove(const char *url, struct err *err)

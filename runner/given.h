@@ -24,6 +24,10 @@ int given_main_open(struct given_main **main, const char *url, struct err *err);
 const char *given_main_url(const struct given_main *main);
 void given_main_close(struct given_main *main); /* NULL is allowed */
 
+/* 0 when given_main_open would not fail; changes nothing. Errors as above, and -EPERM: a setting of
+ * the server makes a run void. */
+int given_main_try(const char *url, struct err *err);
+
 /* Drops the schema, when it is ours. 1: dropped; 0: there is none. Errors as above. */
 int given_main_remove(const char *url, struct err *err);
 

@@ -229,6 +229,11 @@ bool background_can(const struct sink_driver *driver, const struct scenario_back
 
 /* run_given.c: in the place of starting servers, for those that are given. */
 int given_start_main(struct one_run *run, struct err *err);
+/* Before anything is started or a folder made: do those that are given let themselves be used? What
+ * a run would refuse, -EPERM aside when that is allowed, is refused here, in the same words. driver
+ * and sink_url, or main_url, may be NULL: not given. */
+int given_try(const struct scenario *scenario, const struct sink_driver *driver,
+              const char *sink_url, const char *main_url, bool allow_unsafe, struct err *err);
 /* Into the manifest: a server of which no more is known than its URL tells, and perhaps its version
  * ("": it does not). */
 void server_describe_by_url(struct one_run *run, const char *role, const char *name,

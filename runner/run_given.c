@@ -52,12 +52,15 @@ void given_describe(struct one_run *run, const char *role, const char *name, con
 }
 
 /* Somebody's tasks would be drained into this run's main DB, and take its audit for fools. */
-static int check_empty(struct one_run *run, struct err *err)
+static int check_empty(const struct sink_driver *driver, const struct options *options,
+                       struct err *err)
 {
-    const struct sink_driver *driver = run->request->driver;
     struct sink_backlog backlog = {.tasks = -1};
     struct sink *probe;
-    int rc = driver->open(&probe, SINK_PROBE, run->sink_options, err);
+    if (!(driver->flags & SINK_DRAINS)) {
+        return 0;
+    }
+    int rc = driver->open(&probe, SINK_PROBE, options, err);
     if (rc < 0) {
         return rc;
     }
@@ -80,17 +83,78 @@ static int check_empty(struct one_run *run, struct err *err)
     return 0;
 }
 
+static int check_apart(const struct sink_driver *driver, const char *sink_url, const char *main_url,
+                       struct err *err)
+{
+    bool is_postgres = server_for_sink(driver->name) == &server_postgres;
+    struct err unknown = {0};
+    if (main_url && is_postgres && given_same_server(sink_url, main_url, &unknown) == 1) {
+        return err_set(err, -EPERM,
+                       "its server is the main DB's, found one, wanted two: they share a log, "
+                       "whose flush is what is measured");
+    }
+    return 0;
+}
+
 int given_check_sink(struct one_run *run, struct err *err)
 {
-    int rc = run->request->driver->flags & SINK_DRAINS ? check_empty(run, err) : 0;
-    bool is_postgres = server_for_sink(run->request->driver->name) == &server_postgres;
-    if (rc == 0 && run->request->main_url && is_postgres) {
-        struct err unknown = {0};
-        if (given_same_server(run->sink_url, run->request->main_url, &unknown) == 1) {
-            rc = err_set(err, -EPERM,
-                         "its server is the main DB's, found one, wanted two: they share a log, "
-                         "whose flush is what is measured");
-        }
+    const struct run_request *request = run->request;
+    int rc = check_empty(request->driver, run->sink_options, err);
+    return rc < 0 ? rc : check_apart(request->driver, run->sink_url, request->main_url, err);
+}
+
+/* ---- before anything is started ---- */
+
+/* What makes a comparison void stops it, unless that is allowed. */
+static int judge(int rc, bool allow_unsafe, struct err *err)
+{
+    if (rc == -ENODATA || (rc == -EPERM && allow_unsafe)) {
+        return 0; /* the run says so */
+    }
+    if (rc == -EPERM) {
+        err_set(err, rc, "%s (--allow-unsafe runs it anyway, and every report says so)", err->text);
+    }
+    return rc;
+}
+
+static int try_sink(const struct scenario *scenario, const struct sink_driver *driver,
+                    const char *url, const char *main_url, bool allow_unsafe, struct err *err)
+{
+    struct options *options = options_new("sluice", "");
+    sink_add_options(options);
+    int rc = options_set(options, "sink", driver->name, "runner", err);
+    for (size_t i = 0; rc == 0 && i < scenario->sink_count; i++) {
+        const struct scenario_sink_option *setting = &scenario->sink[i];
+        rc = options_set(options, setting->name, setting->text, setting->place, err);
+    }
+    if (rc == 0) {
+        rc = options_set(options, "sink-url", url, "runner", err);
+    }
+    if (rc == 0) {
+        rc = driver->setup(options, err);
+    }
+    if (rc == 0) {
+        rc = judge(driver->preflight(options, err), allow_unsafe, err);
+    }
+    if (rc == 0) {
+        rc = check_empty(driver, options, err);
+    }
+    if (rc == 0) {
+        rc = judge(check_apart(driver, url, main_url, err), allow_unsafe, err);
+    }
+    options_free(options);
+    if (rc < 0) {
+        err_prefix(err, "sink %s", driver->name);
+    }
+    return rc;
+}
+
+int given_try(const struct scenario *scenario, const struct sink_driver *driver,
+              const char *sink_url, const char *main_url, bool allow_unsafe, struct err *err)
+{
+    int rc = main_url ? judge(given_main_try(main_url, err), allow_unsafe, err) : 0;
+    if (rc == 0 && driver) {
+        rc = try_sink(scenario, driver, sink_url, main_url, allow_unsafe, err);
     }
     return rc;
 }

@@ -2,15 +2,21 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "keeper.h"
 #include "state.h"
+
+enum { CERTIFICATE_MAX_BYTES = 64 * 1024 };
 
 const struct server_kind *const server_kinds[] = {
     &server_postgres,
@@ -51,6 +57,45 @@ static int make_password(char out[40], struct err *err)
         snprintf(out + 2 * i, 3, "%02x", random[i]);
     }
     return 0;
+}
+
+int server_write_file(const struct server *server, const char *name, const char *text,
+                      struct err *err)
+{
+    char *path = xasprintf("%s/%s", server->dir, name);
+    int rc = 0;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 ||
+        (server->account.drop && fchown(fd, server->account.uid, server->account.gid) < 0) ||
+        file_write_all(fd, text, strlen(text)) < 0) {
+        rc = err_set(err, -errno, "%s: %s", path, strerror(errno));
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(path);
+    return rc;
+}
+
+/* Copies: a server takes no key that belongs to somebody else, and cannot read one of root's. */
+static int take_certificates(struct server *server, const struct server_place *place,
+                             struct err *err)
+{
+    static const char *const names[] = {"ca.crt", "server.crt", "server.key"};
+    int rc = port_take(place->base, err);
+    server->tls_port = rc;
+    for (size_t i = 0; rc >= 0 && i < sizeof(names) / sizeof(names[0]); i++) {
+        struct buf text = {0};
+        char *path = xasprintf("%s/%s", place->tls_dir, names[i]);
+        rc = file_read(path, CERTIFICATE_MAX_BYTES, &text, err);
+        buf_putc(&text, '\0');
+        if (rc == 0) {
+            rc = server_write_file(server, names[i], text.data, err);
+        }
+        buf_free(&text);
+        free(path);
+    }
+    return rc < 0 ? rc : 0;
 }
 
 int server_poll_ready(struct server *server, struct err *err)
@@ -101,6 +146,9 @@ int server_start(struct server *server, const struct server_kind *kind,
     if (rc > 0) {
         server->port = rc;
         rc = state_subdir(place->state_dir, place->who, &server->account, &server->dir, err);
+    }
+    if (rc == 0 && place->tls_dir) {
+        rc = take_certificates(server, place, err);
     }
     if (rc == 0) {
         rc = kind->prepare(server, err);
@@ -162,5 +210,6 @@ void server_free(struct server *server)
     free(server->log_path);
     free(server->base);
     free(server->url);
+    free(server->tls_url);
     *server = (struct server){0};
 }

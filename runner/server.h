@@ -56,6 +56,9 @@ struct server_place {
     const char *base;      /* where ports are reserved */
     const char *log_path;
     unsigned clients; /* connections it must bear */
+    /* For tests: it listens with TLS, too, by ca.crt, server.crt and server.key (PEM) of this
+     * folder, of which it gets copies. NULL, as in all runs: it does not. */
+    const char *tls_dir;
 };
 
 struct server {
@@ -68,6 +71,8 @@ struct server {
     char password[40];
     char version[96];
     int port;
+    int tls_port;  /* 0: no TLS; a kind that has both on one port ignores it */
+    char *tls_url; /* as url; NULL: no TLS */
     int replicas;
     unsigned clients;
     struct account account;
@@ -85,6 +90,10 @@ extern const struct server_kind server_rabbit;
 const struct server_kind *server_for_sink(const char *sink);
 /* Is that a housekeeping which this kind (may be NULL) can be made to do? */
 bool server_kind_does(const struct server_kind *kind, const char *what);
+
+/* A file of the server's account alone in its folder. For the kinds. */
+int server_write_file(const struct server *server, const char *name, const char *text,
+                      struct err *err);
 
 /* Prepares, launches, waits until ready. On failure nothing runs any more, and err names the log.
  * Ends early, with -EINTR, when the user interrupts. */

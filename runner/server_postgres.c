@@ -72,6 +72,11 @@ static int write_settings(const struct server *server, struct err *err)
     struct buf text = {0};
     buf_puts(&text, settings_text);
     buf_printf(&text, "max_connections = %u\n", server->clients + 20);
+    if (server->tls_port > 0) { /* on the same port */
+        buf_printf(&text,
+                   "ssl = on\nssl_cert_file = '%s/server.crt'\nssl_key_file = '%s/server.key'\n",
+                   server->dir, server->dir);
+    }
     char *path = xasprintf("%s/data/postgresql.conf", server->dir);
     int rc = file_write(path, text.data, text.len, err);
     if (rc == 0 && server->account.drop && chown(path, server->account.uid, server->account.gid)) {
@@ -158,6 +163,9 @@ static int prepare(struct server *server, struct err *err)
         server->url = xasprintf("postgresql://sluice:%s@127.0.0.1:%d/postgres", server->password,
                                 server->port);
         own->port_setting = xasprintf("port=%d", server->port);
+        if (server->tls_port > 0) {
+            server->tls_url = xasprintf("%s?sslmode=verify-full", server->url);
+        }
     }
     return rc;
 }

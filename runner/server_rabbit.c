@@ -181,25 +181,6 @@ static char *erlang_program(const struct own *own, const char *name)
 
 /* ---- preparing ---- */
 
-/* For the server's account alone: settings hold the password. */
-static int write_own_file(const struct server *server, const char *name, const char *text,
-                          struct err *err)
-{
-    char *path = xasprintf("%s/%s", server->dir, name);
-    int rc = 0;
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 ||
-        (server->account.drop && fchown(fd, server->account.uid, server->account.gid) < 0) ||
-        file_write_all(fd, text, strlen(text)) < 0) {
-        rc = err_set(err, -errno, "%s: %s", path, strerror(errno));
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    free(path);
-    return rc;
-}
-
 static void add_env(struct own *own, char *text)
 {
     own->env[own->env_count++] = text;
@@ -257,22 +238,33 @@ static int prepare(struct server *server, struct err *err)
     if (rc == 0) {
         buf_printf(&text, "listeners.tcp.1 = 127.0.0.1:%d\ndefault_user = sluice\n", server->port);
         buf_printf(&text, "default_pass = %s\n%s", server->password, settings_text);
-        rc = write_own_file(server, "rabbitmq.conf", text.data, err);
+        if (server->tls_port > 0) {
+            buf_printf(&text, "listeners.ssl.1 = 127.0.0.1:%d\n", server->tls_port);
+            buf_printf(&text, "ssl_options.cacertfile = %s/ca.crt\n", server->dir);
+            buf_printf(&text, "ssl_options.certfile = %s/server.crt\n", server->dir);
+            buf_printf(&text, "ssl_options.keyfile = %s/server.key\n", server->dir);
+            buf_puts(&text, "ssl_options.verify = verify_none\n");
+        }
+        rc = server_write_file(server, "rabbitmq.conf", text.data, err);
         explicit_bzero(text.data, text.len);
     }
     if (rc == 0) {
-        rc = write_own_file(server, "plugins", "[].\n", err);
+        rc = server_write_file(server, "plugins", "[].\n", err);
     }
     if (rc == 0) {
-        rc = write_own_file(server, SETTINGS_SCRIPT, settings_script, err);
+        rc = server_write_file(server, SETTINGS_SCRIPT, settings_script, err);
     }
     if (rc == 0) {
-        rc = write_own_file(server, ROLLOVER_SCRIPT, rollover_script, err);
+        rc = server_write_file(server, ROLLOVER_SCRIPT, rollover_script, err);
     }
     if (rc == 0) {
         set_env(server);
         server->url =
             xasprintf("amqp://sluice:%s@127.0.0.1:%d/%%2f", server->password, server->port);
+    }
+    if (rc == 0 && server->tls_port > 0) {
+        server->tls_url =
+            xasprintf("amqps://sluice:%s@127.0.0.1:%d/%%2f", server->password, server->tls_port);
     }
     buf_free(&text);
     return rc;

@@ -19,6 +19,8 @@
 #include "base/file.h"
 #include "prefix.h"
 
+#define CONFIG_NAME "valkey.conf"
+
 struct own {
     char *program;
     char *config_path;
@@ -87,7 +89,6 @@ static long long memory_max_bytes(void)
 
 static int write_settings(const struct server *server, struct err *err)
 {
-    const struct own *own = server->own;
     struct buf text = {0};
     buf_puts(&text, settings_text);
     buf_printf(&text, "port %d\n", server->port);
@@ -95,16 +96,13 @@ static int write_settings(const struct server *server, struct err *err)
     buf_printf(&text, "dir \"%s\"\n", server->dir);
     buf_printf(&text, "maxmemory %lld\n", memory_max_bytes());
     buf_printf(&text, "maxclients %u\n", server->clients + 50);
-    int fd = open(own->config_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    int rc = 0;
-    if (fd < 0 ||
-        (server->account.drop && fchown(fd, server->account.uid, server->account.gid) < 0) ||
-        file_write_all(fd, text.data, text.len) < 0) {
-        rc = err_set(err, -errno, "%s: %s", own->config_path, strerror(errno));
+    if (server->tls_port > 0) {
+        buf_printf(&text, "tls-port %d\ntls-auth-clients no\n", server->tls_port);
+        buf_printf(&text, "tls-ca-cert-file \"%s/ca.crt\"\n", server->dir);
+        buf_printf(&text, "tls-cert-file \"%s/server.crt\"\n", server->dir);
+        buf_printf(&text, "tls-key-file \"%s/server.key\"\n", server->dir);
     }
-    if (fd >= 0) {
-        close(fd);
-    }
+    int rc = server_write_file(server, CONFIG_NAME, text.data, err);
     explicit_bzero(text.data, text.len);
     buf_free(&text);
     return rc;
@@ -116,11 +114,15 @@ static int prepare(struct server *server, struct err *err)
     server->own = own;
     int rc = prefix_find_valkey(&own->program, err);
     if (rc == 0) {
-        own->config_path = xasprintf("%s/valkey.conf", server->dir);
+        own->config_path = xasprintf("%s/" CONFIG_NAME, server->dir);
         rc = write_settings(server, err);
     }
     if (rc == 0) {
         server->url = xasprintf("redis://:%s@127.0.0.1:%d/0", server->password, server->port);
+    }
+    if (rc == 0 && server->tls_port > 0) {
+        server->tls_url =
+            xasprintf("rediss://:%s@127.0.0.1:%d/0", server->password, server->tls_port);
     }
     return rc;
 }

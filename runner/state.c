@@ -26,20 +26,36 @@ char *state_default_base(void)
 
 /* ---- the base ---- */
 
-static int check_disk(const char *base, struct err *err)
+/* The folder that is there already, of those in which path lies or will lie. */
+static char *nearest(const char *path)
 {
+    char *place = xstrdup(path), *slash;
+    while (access(place, F_OK) < 0 && (slash = strrchr(place, '/'))) {
+        slash[slash == place ? 1 : 0] = '\0'; /* "/" is always there */
+    }
+    if (access(place, F_OK) < 0) {
+        free(place);
+        place = xstrdup(".");
+    }
+    return place;
+}
+
+/* Before the folder is made: one that is refused must not be left there. */
+static int check_disk(const char *path, struct err *err)
+{
+    char *place = nearest(path);
     struct statfs facts;
-    if (statfs(base, &facts) < 0) {
-        return err_set(err, -errno, "%s: %s", base, strerror(errno));
+    int rc = 0;
+    if (statfs(place, &facts) < 0) {
+        rc = err_set(err, -errno, "%s: %s", place, strerror(errno));
+    } else if (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC) {
+        rc = err_set(err, -EXDEV,
+                     "%s lies in memory (tmpfs), where a flush costs nothing and a comparison says "
+                     "nothing: name a folder on a disk with --state DIR",
+                     path);
     }
-    if (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC) {
-        return err_set(
-            err, -EXDEV,
-            "%s lies in memory (tmpfs), where a flush costs nothing and a comparison says "
-            "nothing: name a folder on a disk with --state DIR",
-            base);
-    }
-    return 0;
+    free(place);
+    return rc;
 }
 
 /* Asks in the only way that counts: a child becomes that account and tries. */
@@ -73,11 +89,16 @@ int state_base(const char *base_option, const struct account *account, char **ba
 {
     char *path = base_option ? xstrdup(base_option) : state_default_base();
     *base = NULL;
-    int rc = 0;
+    bool made = false;
     struct stat facts;
+    int rc = check_disk(path, err);
+    if (rc < 0) {
+        goto fail;
+    }
     /* 0711: servers of another user pass through; what lies inside is closed by itself. */
     if (mkdir(path, 0711) == 0) {
         chmod(path, 0711); /* whatever the umask says */
+        made = true;
     } else if (errno == ENOENT) {
         rc = file_mkdirs(path, 0711, err);
     } else if (errno != EEXIST) {
@@ -103,9 +124,9 @@ int state_base(const char *base_option, const struct account *account, char **ba
         rc = err_set(err, -errno, "%s: %s", path, strerror(errno));
         goto fail;
     }
-    rc = check_disk(*base, err);
-    if (rc == 0) {
-        rc = check_enter(*base, account, err);
+    rc = check_enter(*base, account, err);
+    if (rc < 0 && made) {
+        rmdir(*base);
     }
     if (rc < 0) {
         free(*base);

@@ -12,10 +12,13 @@ void verdict_audit(const char *run_dir, const char *label, int *exit_code)
     struct err err = {0};
     enum audit_verdict verdict = audit_run(run_dir, &audit, &err);
     bool tell_why = audit.why && (verdict == AUDIT_FAIL || verdict == AUDIT_VOID);
-    printf("%s: audit: %s: %lld acknowledged, %lld committed, %lld dead, %lld lost%s%s\n", label,
+    printf("%s: audit: %s: %lld acknowledged, %lld committed, %lld dead, %lld lost", label,
            audit_verdict_name(verdict), (long long)audit.acknowledged, (long long)audit.committed,
-           (long long)audit.dead, (long long)audit.bad[AUDIT_LOST].count, tell_why ? ": " : "",
-           tell_why ? audit.why : "");
+           (long long)audit.dead, (long long)audit.bad[AUDIT_LOST].count);
+    if (audit.not_drained > 0) {
+        printf(", %lld not drained", (long long)audit.not_drained);
+    }
+    printf("%s%s\n", tell_why ? ": " : "", tell_why ? audit.why : "");
     if (verdict == AUDIT_FAIL) {
         *exit_code = EXIT_BAD_RUN;
     } else if (verdict == AUDIT_VOID && *exit_code == EXIT_OK) {

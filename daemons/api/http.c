@@ -22,10 +22,11 @@
 enum {
     POOL_BYTES = 16 * 1024,      /* MHD's memory for one connection: header and read buffer */
     BODY_KEEP_BYTES = 16 * 1024, /* a larger body buffer is freed after its request */
-    /* A refused body is read to its end up to here, so that the client gets its answer and keeps
-     * its connection; closing with unread bytes makes the kernel reset, which may eat the answer.
-     */
+    /* A refused body is read to its end up to here, so that the client keeps its connection. */
     DISCARD_MAX_BYTES = 4 * 1024 * 1024,
+    /* A longer one is answered in its midst, and read on up to here, or until --request-timeout: to
+     * close with unread bytes makes the kernel reset the connection, which may eat the answer. */
+    LINGER_MAX_BYTES = 512 * 1024 * 1024,
 };
 
 /* What the sink says of itself, for a request that it would not take. */
@@ -51,6 +52,17 @@ static enum MHD_Result queue_reply(struct connection *connection)
     char detail[320];
     return reply_queue(connection->mhd, connection->reply, detail_of(connection, detail),
                        connection->id, close);
+}
+
+/* The body is too long to be waited for. */
+static enum MHD_Result answer_early(struct connection *connection)
+{
+    char detail[320];
+    counter_add(&connection->api->counters.replies[connection->reply], 1);
+    connection->state = REQUEST_LINGER;
+    return reply_write(connection->guarded.fd, connection->reply, detail_of(connection, detail))
+               ? MHD_YES
+               : MHD_NO;
 }
 
 static enum MHD_Result queue_bad_request(struct connection *connection, const char *detail)
@@ -298,13 +310,15 @@ static enum MHD_Result begin(struct connection *connection, const char *url, con
         return queue_bad_request(connection, fault);
     }
     connection->reply = judge_header(connection, url, method, &framing);
-    if (connection->reply != REPLY_NONE &&
-        (framing.expects_continue || framing.body_bytes > DISCARD_MAX_BYTES)) {
+    if (connection->reply != REPLY_NONE && framing.expects_continue) {
         connection->close_after = framing.body_bytes > 0 || framing.chunked;
         api->answering++;
         return queue_reply(connection);
     }
     guard_body(&connection->guarded, api->now_ns);
+    if (connection->reply != REPLY_NONE && framing.body_bytes > DISCARD_MAX_BYTES) {
+        return answer_early(connection);
+    }
     api->receiving++;
     if (connection->reply != REPLY_NONE) {
         connection->state = REQUEST_DISCARD;
@@ -346,7 +360,11 @@ static enum MHD_Result take_piece(struct connection *connection, const char *byt
         buf_append(&connection->body, bytes, len);
         return MHD_YES;
     }
-    return connection->received_bytes > DISCARD_MAX_BYTES ? MHD_NO : MHD_YES;
+    if (connection->state == REQUEST_DISCARD && connection->received_bytes > DISCARD_MAX_BYTES) {
+        api->receiving--;
+        return answer_early(connection);
+    }
+    return connection->received_bytes > LINGER_MAX_BYTES ? MHD_NO : MHD_YES;
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url,
@@ -365,6 +383,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
     switch (connection->state) {
     case REQUEST_BODY:
     case REQUEST_DISCARD:
+    case REQUEST_LINGER:
         if (*upload_bytes > 0) {
             size_t len = *upload_bytes;
             *upload_bytes = 0;
@@ -372,6 +391,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
         }
         if (connection->state == REQUEST_BODY) {
             return submit(connection);
+        }
+        if (connection->state == REQUEST_LINGER) {
+            return MHD_NO; /* answered; nothing is unread, so the end is an orderly one */
         }
         guard_waiting(&connection->guarded);
         connection->api->receiving--;

@@ -9,6 +9,7 @@ enum request_state {
     REQUEST_NONE,
     REQUEST_BODY,    /* body coming, kept */
     REQUEST_DISCARD, /* body coming, thrown away: the reply is decided already */
+    REQUEST_LINGER,  /* the same, and the reply has been written: until the client has read it */
     REQUEST_PENDING, /* the sink has the task */
     REQUEST_DECIDED, /* reply known, not queued */
     REQUEST_QUEUED,  /* reply handed to MHD */

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include "base/buf.h"
 
@@ -80,22 +82,28 @@ static void add_header(struct MHD_Response *response, const char *name, const ch
     assert(added == MHD_YES);
 }
 
+static void put_body(struct buf *body, enum reply reply, const char *detail, const uint8_t *id)
+{
+    const struct reply_text *text = &texts[reply];
+    buf_puts(body, "{\"error\":");
+    buf_json_string(body, text->error, strlen(text->error));
+    buf_printf(body, ",\"reason\":\"%s\"", text->reason);
+    if (id) {
+        char id_text[UUID_TEXT_BYTES];
+        buf_printf(body, ",\"id\":\"%s\"", uuid_format(id, id_text));
+    }
+    const char *sentence = detail ? detail : text->detail;
+    buf_puts(body, ",\"detail\":");
+    buf_json_string(body, sentence, strlen(sentence));
+    buf_puts(body, "}\n");
+}
+
 static struct MHD_Response *build(enum reply reply, const char *detail, const uint8_t *id,
                                   bool close)
 {
     const struct reply_text *text = &texts[reply];
     struct buf body = {0};
-    buf_puts(&body, "{\"error\":");
-    buf_json_string(&body, text->error, strlen(text->error));
-    buf_printf(&body, ",\"reason\":\"%s\"", text->reason);
-    if (id) {
-        char id_text[UUID_TEXT_BYTES];
-        buf_printf(&body, ",\"id\":\"%s\"", uuid_format(id, id_text));
-    }
-    const char *sentence = detail ? detail : text->detail;
-    buf_puts(&body, ",\"detail\":");
-    buf_json_string(&body, sentence, strlen(sentence));
-    buf_puts(&body, "}\n");
+    put_body(&body, reply, detail, id);
     struct MHD_Response *response =
         MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_COPY);
     assert(response);
@@ -185,4 +193,30 @@ void reply_accepted_free(struct reply_accepted *accepted)
         MHD_destroy_response(accepted->response);
         accepted->response = NULL;
     }
+}
+
+bool reply_write(int fd, enum reply reply, const char *detail)
+{
+    const struct reply_text *text = &texts[reply];
+    struct buf body = {0}, answer = {0};
+    char date[64];
+    struct tm now;
+    time_t seconds = time(NULL);
+    put_body(&body, reply, detail, NULL);
+    strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&seconds, &now));
+    buf_printf(&answer, "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\n", text->code,
+               MHD_get_reason_phrase_for(text->code), date);
+    if (text->code == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        buf_puts(&answer, "Allow: POST\r\n");
+    }
+    if (text->retry_after_s > 0) {
+        buf_printf(&answer, "Retry-After: %u\r\n", text->retry_after_s);
+    }
+    buf_printf(&answer, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", body.len);
+    buf_append(&answer, body.data, body.len);
+    ssize_t sent = send(fd, answer.data, answer.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    bool whole = sent == (ssize_t)answer.len;
+    buf_free(&answer);
+    buf_free(&body);
+    return whole && shutdown(fd, SHUT_WR) == 0;
 }

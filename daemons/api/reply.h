@@ -44,6 +44,11 @@ void replies_stop(void);
 enum MHD_Result reply_queue(struct MHD_Connection *connection, enum reply reply, const char *detail,
                             const uint8_t id[UUID_BYTES], bool close);
 
+/* Past libmicrohttpd, which answers no request in the midst of its body: writes a reply (one
+ * without an id) that ends the connection, and then says that no more will come. Nothing else may
+ * be under way on fd. Never blocks; false: it could not be written whole. */
+bool reply_write(int fd, enum reply reply, const char *detail);
+
 /* The 202. It belongs to one connection, which has one answer under way at a time, so object and
  * text are made once and used again: an allocation less for each request. */
 struct reply_accepted {

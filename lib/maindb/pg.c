@@ -297,8 +297,11 @@ static int step_connecting(struct pg_link *link, struct err *err)
     case PGRES_POLLING_OK:
         break;
     default: {
-        bool fatal = judge_refusal(PQerrorMessage(link->conn)) == MAINDB_FATAL;
-        return fail(link, fatal ? -EPERM : -EAGAIN, NULL, err);
+        const char *message = PQerrorMessage(link->conn);
+        bool fatal = judge_refusal(message) == MAINDB_FATAL;
+        bool foreign = strstr(message, "invalid response to") || strstr(message, "but received");
+        int rc = fail(link, fatal ? -EPERM : -EAGAIN, NULL, err);
+        return foreign ? err_set(err, rc, "%s: is it a Postgres?", err ? err->text : "") : rc;
     }
     }
     PQsetErrorVerbosity(link->conn, PQERRORS_DEFAULT);
@@ -350,8 +353,8 @@ int pg_step(struct pg_link *link, struct err *err)
         break;
     }
     if (rc == 0 && clock_mono_ns() >= link->deadline_ns) {
-        rc = err_set(err, -EAGAIN, "%s: no connection within %lld s", link->target->name,
-                     (long long)(link->target->connect_ns / NS_PER_S));
+        rc = err_set(err, -EAGAIN, "%s: no connection within %lld s: does a Postgres listen there?",
+                     link->target->name, (long long)(link->target->connect_ns / NS_PER_S));
         pg_drop(link);
     }
     return rc;

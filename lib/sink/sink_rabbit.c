@@ -170,6 +170,7 @@ const struct sink_driver sink_rabbit = {
     .setup = rabbit_queue_setup,
     .preflight = rabbit_queue_preflight,
     .remove = rabbit_queue_remove,
+    .server_version = rabbit_queue_version,
     .open = rabbit_open,
     .close = rabbit_close,
     .backlog = rabbit_backlog,

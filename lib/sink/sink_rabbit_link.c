@@ -260,7 +260,8 @@ static int end_of_stream(struct rabbit_link *link, int rc)
                        : link->version > 0
                            ? "it closed the connection during the login (check user, password and "
                              "virtual host of --sink-url)"
-                           : "it closed the connection before a word of AMQP: is it RabbitMQ?";
+                           : "it closed the connection before a word of AMQP: is it RabbitMQ, and "
+                             "does it want TLS (amqps://)?";
     return rc == 0 ? rabbit_link_problem(link, -ECONNRESET, "%s", when)
                    : rabbit_link_problem(link, rc, "%s: %s", when, strerror(-rc));
 }
@@ -447,8 +448,11 @@ static int keep_alive(struct rabbit_link *link, int64_t now_ns)
                            : link->state == RABBIT_TLS     ? "no answer to the TLS handshake"
                            : link->version > 0             ? "the login was not done"
                                                            : "not a word of AMQP came";
-        return rabbit_link_problem(link, -ETIMEDOUT, "%s within %.3g s", what,
-                                   (double)link->target->connect_ns / (double)NS_PER_S);
+        bool silent = link->state > RABBIT_TLS && link->version == 0;
+        return rabbit_link_problem(link, -ETIMEDOUT, "%s within %.3g s%s", what,
+                                   (double)link->target->connect_ns / (double)NS_PER_S,
+                                   silent ? ": is it RabbitMQ, and does it want TLS (amqps://)?"
+                                          : "");
     }
     if (link->heartbeat_s == 0) {
         return 0;

@@ -253,3 +253,17 @@ int rabbit_queue_remove(const struct options *options, struct err *err)
     visit_end(&visit); /* its goodbye comes after all that was queued */
     return rc;
 }
+
+int rabbit_queue_version(const struct options *options, char *out, size_t out_bytes,
+                         struct err *err)
+{
+    struct visit visit;
+    int rc = visit_begin(&visit, options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    bool told = visit.link.version_text[0] != '\0';
+    snprintf(out, out_bytes, "RabbitMQ %s", told ? visit.link.version_text : "of unknown version");
+    visit_end(&visit);
+    return 0;
+}

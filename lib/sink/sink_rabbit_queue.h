@@ -35,5 +35,7 @@ int rabbit_queue_setup(const struct options *options, struct err *err);
 int rabbit_queue_preflight(const struct options *options, struct err *err);
 /* Deletes the queue with all that is in it; one that is not there is no error. */
 int rabbit_queue_remove(const struct options *options, struct err *err);
+int rabbit_queue_version(const struct options *options, char *out, size_t out_bytes,
+                         struct err *err);
 
 #endif

@@ -203,9 +203,6 @@ static const struct {
     {"appendfsync", "always"},
     {"no-appendfsync-on-rewrite", "no"},
     {"maxmemory-policy", "noeviction"},
-    /* Snapshots add nothing to the append-only file, and their forks would be counted against it.
-     */
-    {"save", ""},
 };
 
 /* What CONFIG GET says; a copy to free. -ENODATA and a sentence when it says nothing. */
@@ -290,6 +287,30 @@ static int valkey_preflight(const struct options *options, struct err *err)
         if (rc == 0 && no_version.code) {
             rc = err_set(&local, -ENODATA, "%s", no_version.text);
         }
+    }
+    redisFree(context);
+    valkey_target_free(&target);
+    return rc < 0 ? err_set(err, rc, "%s", local.text) : 0;
+}
+
+static int valkey_server_version(const struct options *options, char *out, size_t out_bytes,
+                                 struct err *err)
+{
+    struct valkey_target target;
+    struct err local = {0};
+    redisContext *context = NULL;
+    char version[64];
+    int64_t deadline_ns = clock_mono_ns() + VALKEY_CONNECT_NS;
+    int rc = valkey_target_new(&target, options, &local);
+    if (rc < 0) {
+        return err_set(err, rc, "%s", local.text);
+    }
+    rc = valkey_dial(&target, "sluice-version", deadline_ns, &context, &local);
+    if (rc == 0) {
+        rc = read_version(&target, context, deadline_ns, version, &local);
+    }
+    if (rc == 0) {
+        snprintf(out, out_bytes, "%s", version);
     }
     redisFree(context);
     valkey_target_free(&target);
@@ -517,6 +538,7 @@ const struct sink_driver sink_valkey = {
     .setup = valkey_setup,
     .preflight = valkey_preflight,
     .remove = valkey_remove,
+    .server_version = valkey_server_version,
     .open = valkey_open,
     .close = valkey_close,
     .backlog = valkey_backlog,

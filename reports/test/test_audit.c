@@ -307,10 +307,23 @@ static void test_not_drained(void **state)
     rundir_puts(dir, "runner.jsonl",
                 "{\"ts\": 1015, \"ev\": \"drained\", \"backlog\": 1, \"seconds\": 5}\n");
     check(dir, AUDIT_VOID, "not drained");
+    struct audit audit;
+    audit_run(dir, &audit, NULL); /* it is in the sink, for all that is known, and not lost */
+    assert_int_equal(audit.not_drained, 1);
+    assert_int_equal(audit.bad[AUDIT_LOST].count, 0);
+    assert_int_equal(audit.acknowledged, audit.committed + audit.dead + 1);
+    audit_free(&audit);
+    char *json = rundir_read(dir, "audit.json");
+    assert_non_null(strstr(json, "\"not_drained\": 1,\n  \"lost\": 0"));
+    free(json);
     /* More missing than the sink holds, or something else wrong: that is a failure. */
     rundir_puts(dir, "runner.jsonl",
                 "{\"ts\": 1015, \"ev\": \"drained\", \"backlog\": 0, \"seconds\": 5}\n");
     check(dir, AUDIT_FAIL, "lost 1");
+    audit_run(dir, &audit, NULL);
+    assert_int_equal(audit.not_drained, 0);
+    assert_int_equal(audit.bad[AUDIT_LOST].count, 1);
+    audit_free(&audit);
     rundir_remove(dir);
 }
 

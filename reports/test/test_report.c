@@ -479,6 +479,29 @@ static void test_loss_stays(void **state)
     rundir_remove(dir);
 }
 
+/* What a sink that was not drained still holds is not shown as lost. */
+static void test_not_drained(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS), *run = xasprintf("%s/wal/2", dir);
+    struct report_result result;
+    char *md = report(dir, &result);
+    has_not(md, "not drained (in the sink still)");
+    free(md);
+    report_result_free(&result);
+    lose_one(run);
+    change(run, "runner.jsonl", "\"backlog\": 0", "\"backlog\": 1");
+    md = report(dir, &result);
+    assert_int_equal(result.failed, 0);
+    assert_int_equal(result.voided, 1);
+    assert_string_equal(cell(md, "lost", 1), "0");
+    assert_string_equal(cell(md, "not drained (in the sink still)", 1), "1");
+    free(md);
+    report_result_free(&result);
+    free(run);
+    rundir_remove(dir);
+}
+
 static void test_none_counts(void **state)
 {
     (void)state;
@@ -785,21 +808,14 @@ static void test_trace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_terms),
-        cmocka_unit_test(test_rewrite),
-        cmocka_unit_test(test_recovery),
-        cmocka_unit_test(test_unknown_background),
-        cmocka_unit_test(test_tiny),
-        cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_loss_stays),
-        cmocka_unit_test(test_none_counts),
-        cmocka_unit_test(test_inert),
-        cmocka_unit_test(test_charts),
-        cmocka_unit_test(test_nothing_there),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_pods),
-        cmocka_unit_test(test_pods_are_no_other_work),
+        cmocka_unit_test(test_terms),       cmocka_unit_test(test_rewrite),
+        cmocka_unit_test(test_recovery),    cmocka_unit_test(test_unknown_background),
+        cmocka_unit_test(test_tiny),        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_loss_stays),  cmocka_unit_test(test_not_drained),
+        cmocka_unit_test(test_none_counts), cmocka_unit_test(test_inert),
+        cmocka_unit_test(test_charts),      cmocka_unit_test(test_nothing_there),
+        cmocka_unit_test(test_damage),      cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_pods),        cmocka_unit_test(test_pods_are_no_other_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

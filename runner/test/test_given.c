@@ -163,7 +163,8 @@ static void waiting_tasks_are_not_touched(void **state)
     unsetenv("SLUICE_MAIN_URL");
     EXPECT(0, "name it, as in --sink", "clean");
     assert_int_equal(testdb_int(&fixture->sink, "SELECT count(*) FROM sluice_ingest"), 1);
-    EXPECT(0, "with the tasks that waited in it", "clean", "--sink", "ingest", "--discard-tasks");
+    EXPECT(0, "the tasks that waited in it are gone", "clean", "--sink", "ingest",
+           "--discard-tasks");
     expect_tables(&fixture->sink, "");
 }
 
@@ -185,10 +186,44 @@ static void what_is_not_ours_is_refused(void **state)
     testdb_open(&other, -1);
     setenv("SLUICE_SINK_URL", other.url, 1);
     EXPECT(3, "they share a log", "run", "quick", "--sink", "ingest", SHORT);
-    EXPECT(0, "removed what the sink ingest had made", "clean", "--sink", "ingest");
+    EXPECT(0, "nothing that the sink ingest makes is left", "clean", "--sink", "ingest");
     expect_tables(&other, "");
     testdb_close(&other);
     use_server("ingest");
+}
+
+/* For all of the server, so that others must not use it meanwhile (RESOURCE_LOCK). */
+static void set_full_page_writes(struct testdb *db, const char *value)
+{
+    testdb_run(db, "ALTER SYSTEM SET full_page_writes = %s", value);
+    testdb_run(db, "SELECT pg_reload_conf()");
+    for (int tries = 0; tries < 500; tries++) { /* a reload takes a moment */
+        char *now = testdb_text(db, "SELECT current_setting('full_page_writes')");
+        bool done = strcmp(now, value) == 0;
+        free(now);
+        if (done) {
+            return;
+        }
+        poll(NULL, 0, 20);
+    }
+    fail_msg("full_page_writes does not become %s", value);
+}
+
+static void a_void_comparison_is_not_begun(void **state)
+{
+    struct fixture *fixture = *state;
+    unsetenv("SLUICE_SINK_URL");
+    set_full_page_writes(&fixture->main, "off");
+    struct buf out = {0};
+    const char *const args[] = {"run", "quick", "--sink", "memory", SHORT, NULL};
+    int code = run(&out, args);
+    set_full_page_writes(&fixture->main, "on");
+    testdb_run(&fixture->main, "ALTER SYSTEM RESET full_page_writes");
+    assert_int_equal(code, 3);
+    assert_non_null(strstr(out.data, "full_page_writes is off, wanted on"));
+    assert_non_null(strstr(out.data, "--allow-unsafe"));
+    assert_false(file_exists("runs"));
+    buf_free(&out);
 }
 
 static void mistakes_are_told(void **state)
@@ -223,6 +258,7 @@ int main(int argc, char *argv[])
         CASE(runs_leave_only_what_is_ours),
         CASE(waiting_tasks_are_not_touched),
         CASE(what_is_not_ours_is_refused),
+        CASE(a_void_comparison_is_not_begun),
         CASE(mistakes_are_told),
     };
     if (argc != 2) {

@@ -43,5 +43,8 @@ done
 if [ -d /dev/shm ]; then
     run_sluice 3 run "$HERE/scenarios/short.yaml" --sink wal --runs "$WORK/runs" --state /dev/shm
     expect_text "$WORK/out" 'tmpfs'
+    run_sluice 3 run "$HERE/scenarios/short.yaml" --sink wal --runs "$WORK/runs" --state "/dev/shm/$MARK_OF_THIS_TEST/state"
+    expect_text "$WORK/out" 'tmpfs'
+    [ ! -e "/dev/shm/$MARK_OF_THIS_TEST" ] || die 'a folder that was refused was made'
 fi
 expect_nothing_left

@@ -300,21 +300,55 @@ static void body_sizes(void **state)
     }
 }
 
+static struct buf piece_of_64_kib(bool chunked)
+{
+    struct buf piece = {0};
+    buf_puts(&piece, chunked ? "10000\r\n" : "");
+    for (int i = 0; i < 0x10000; i++) {
+        buf_putc(&piece, 'x');
+    }
+    buf_puts(&piece, chunked ? "\r\n" : "");
+    return piece;
+}
+
+/* 32 MiB, all of it sent before a byte of the answer is read. */
+static void a_long_body_gets_its_answer(void **state)
+{
+    (void)state;
+    for (int chunked = 0; chunked < 2; chunked++) {
+        struct response response;
+        struct buf piece = piece_of_64_kib(chunked);
+        const char *head = chunked ? CHUNKED : POST "Content-Length: 33554432\r\n\r\n";
+        int fd = client_connect(server.address);
+        client_send(fd, head, strlen(head));
+        for (int i = 0; i < 512; i++) {
+            client_send(fd, piece.data, piece.len);
+        }
+        client_send(fd, "0\r\n\r\n", chunked ? 5 : 0);
+        client_receive(fd, &response, false);
+        assert_int_equal(response.code, 413);
+        assert_non_null(strstr(response.head.data, "Connection: close\r\n"));
+        assert_non_null(strstr(response.body.data, "too_large"));
+        assert_true(client_is_closed(fd));
+        close(fd);
+        response_free(&response);
+        buf_free(&piece);
+    }
+}
+
 static void endless_chunks_end(void **state)
 {
     (void)state;
-    struct buf chunk = {0};
-    buf_puts(&chunk, "10000\r\n");
-    for (int i = 0; i < 0x10000; i++) {
-        buf_putc(&chunk, 'x');
-    }
-    buf_puts(&chunk, "\r\n");
+    struct buf chunk = piece_of_64_kib(true);
     int fd = client_connect(server.address);
     client_send(fd, CHUNKED, strlen(CHUNKED));
-    for (int i = 0; i < 200; i++) { /* 13 MB; the server gives up at 4 MiB */
-        client_send(fd, chunk.data, chunk.len);
+    ssize_t sent = 0;
+    int count = 0;
+    for (; sent >= 0 && count < 16000; count++) { /* 1 GB; the server gives up at half of that */
+        sent = send(fd, chunk.data, chunk.len, MSG_NOSIGNAL);
     }
-    assert_true(client_is_closed(fd));
+    assert_int_equal(sent, -1);
+    assert_in_range(count, 100, 16000); /* not where it was answered */
     close(fd);
     buf_free(&chunk);
 }
@@ -529,11 +563,17 @@ int main(int argc, char *argv[])
     }
     binary = argv[1];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row),           cmocka_unit_test(head_has_no_body),
-        cmocka_unit_test(expect_continue),     cmocka_unit_test(body_sizes),
-        cmocka_unit_test(endless_chunks_end),  cmocka_unit_test(large_header),
-        cmocka_unit_test(split_at_every_byte), cmocka_unit_test(byte_by_byte),
-        cmocka_unit_test(pipelined),           cmocka_unit_test(mutated_requests),
+        cmocka_unit_test(every_row),
+        cmocka_unit_test(head_has_no_body),
+        cmocka_unit_test(expect_continue),
+        cmocka_unit_test(body_sizes),
+        cmocka_unit_test(a_long_body_gets_its_answer),
+        cmocka_unit_test(endless_chunks_end),
+        cmocka_unit_test(large_header),
+        cmocka_unit_test(split_at_every_byte),
+        cmocka_unit_test(byte_by_byte),
+        cmocka_unit_test(pipelined),
+        cmocka_unit_test(mutated_requests),
         cmocka_unit_test(half_closed),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -252,10 +252,9 @@ static void preflight_reads_the_queue_back(void **state)
         int value;
         const char *found;
     } others[] = {
-        {"classic", "", 0, "x-queue-type"},
-        {"quorum", "", 0, "x-overflow"},
-        {"quorum", "x-max-length", 5, "x-"},
-        {"quorum", "x-delivery-limit", 5, "x-"},
+        {"classic", "", 0, "x-queue-type"},       {"quorum", "", 0, "x-overflow"},
+        {"quorum", "x-max-length", 5, "x-"},      {"quorum", "x-delivery-limit", 5, "x-"},
+        {"quorum", "x-message-ttl", 60000, "x-"},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         declare_by_hand(fixture, others[i].type, others[i].key, others[i].value);

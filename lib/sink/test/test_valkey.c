@@ -350,6 +350,11 @@ static void preflight_reads_the_settings_back(void **state)
             redisCommand(server, "CONFIG SET %s %s", settings[i].name, settings[i].right));
         expect_err(rc, &err, -EPERM, says);
     }
+    /* Snapshots void nothing. */
+    freeReplyObject(redisCommand(server, "CONFIG SET save %s", "3600 1"));
+    int rc = sink_valkey.preflight(options, &err);
+    freeReplyObject(redisCommand(server, "CONFIG SET save %s", ""));
+    assert_int_equal(rc, 0);
     assert_int_equal(sink_valkey.preflight(options, &err), 0);
     options_free(options);
 }
