@@ -17,6 +17,11 @@
 
 #define KEEP_EVERY_NS NS_PER_S
 #define LOG_EVERY_NS  (2 * NS_PER_S)
+enum {
+    OWED_WAIT_MS = 20,
+    /* Of --batch-wait. Two lanes then need no more than half of it: their batches are full, too. */
+    PLENTY_PART = 4,
+};
 
 struct drain_lane {
     struct drain *drain;
@@ -222,15 +227,21 @@ static void end_batch(struct drain_lane *lane, bool committed)
 }
 
 /* In its turn: at most one batch. A lane that the sink may owe tasks (what it held when its process
- * died, or when an ack failed) looks before the others and does not wait for more: so all lanes
- * have theirs at once, however many they are. */
+ * died, or when an ack failed) looks before the others and does not wait long for more: so all
+ * lanes soon have theirs, however many they are. A batch that was full well before its time leaves
+ * plenty for another lane. */
 static int fetch_in_turn(struct drain_lane *lane)
 {
     struct drain *drain = lane->drain;
     const struct drain_settings *settings = &drain->settings;
-    int count = drain->driver->fetch(lane->source, settings->batch_max,
-                                     lane->owed ? 0 : settings->batch_wait_ms, &lane->batch);
-    turn_end(&drain->fill, &lane->place);
+    int wait_ms = settings->batch_wait_ms;
+    wait_ms = lane->owed && wait_ms > OWED_WAIT_MS ? OWED_WAIT_MS : wait_ms;
+    int64_t began_ns = clock_mono_ns();
+    int count = drain->driver->fetch(lane->source, settings->batch_max, wait_ms, &lane->batch);
+    int64_t took_ns = clock_mono_ns() - began_ns;
+    turn_end(&drain->fill, &lane->place,
+             count == (int)settings->batch_max &&
+                 took_ns < settings->batch_wait_ms * NS_PER_MS / PLENTY_PART);
     lane->owed = count < 0;
     lane->keep_due_ns = clock_mono_ns() + (count < 0 ? 0 : KEEP_EVERY_NS);
     if (count <= 0) {

@@ -10,7 +10,7 @@
 
 void turn_init(struct turn *turn)
 {
-    *turn = (struct turn){0};
+    *turn = (struct turn){.width = 1};
     pthread_mutex_init(&turn->lock, NULL);
 }
 
@@ -60,13 +60,13 @@ static void go_out(struct turn *turn, struct turn_place *place)
     place->state = PLACE_NONE;
 }
 
-static void give_to_first(struct turn *turn)
+static void give_away(struct turn *turn)
 {
-    struct turn_place *place = turn->first;
-    turn->taken = place != NULL;
-    if (place) {
+    while (turn->first && turn->taken < turn->width) {
+        struct turn_place *place = turn->first;
         go_out(turn, place);
         place->state = PLACE_HAS;
+        turn->taken++;
         pthread_cond_signal(&place->given);
     }
 }
@@ -79,9 +79,7 @@ enum turn_answer turn_take(struct turn *turn, struct turn_place *place, bool ear
     pthread_mutex_lock(&turn->lock);
     if (place->state == PLACE_NONE && !turn->over) {
         go_in(turn, place, early);
-        if (!turn->taken) {
-            give_to_first(turn);
-        }
+        give_away(turn);
     }
     while (place->state == PLACE_WAITS && !turn->over &&
            pthread_cond_timedwait(&place->given, &turn->lock, &until) != ETIMEDOUT) {
@@ -98,12 +96,14 @@ enum turn_answer turn_take(struct turn *turn, struct turn_place *place, bool ear
     return answer;
 }
 
-void turn_end(struct turn *turn, struct turn_place *place)
+void turn_end(struct turn *turn, struct turn_place *place, bool plenty)
 {
     pthread_mutex_lock(&turn->lock);
     assert(place->state == PLACE_HAS);
     place->state = PLACE_NONE;
-    give_to_first(turn);
+    turn->taken--;
+    turn->width = plenty ? TURN_WIDEST : 1;
+    give_away(turn);
     pthread_mutex_unlock(&turn->lock);
 }
 

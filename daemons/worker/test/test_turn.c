@@ -48,7 +48,7 @@ static enum turn_answer ask(struct line *line, int place, bool early)
 
 static void end(struct line *line, int place)
 {
-    turn_end(&line->turn, &line->places[place]);
+    turn_end(&line->turn, &line->places[place], false);
 }
 
 static void first_come_first_served(void **state)
@@ -88,6 +88,27 @@ static void the_early_come_before_the_others(void **state)
         assert_int_equal(ask(line, order[i + 1], false), TURN_MINE);
     }
     end(line, 3);
+}
+
+static void two_while_there_is_plenty(void **state)
+{
+    struct line *line = *state;
+    assert_int_equal(ask(line, 0, false), TURN_MINE);
+    for (int i = 1; i < PLACES; i++) {
+        assert_int_equal(ask(line, i, false), TURN_LATER);
+    }
+    turn_end(&line->turn, &line->places[0], true);
+    assert_int_equal(ask(line, 1, false), TURN_MINE);
+    assert_int_equal(ask(line, 2, false), TURN_MINE);
+    assert_int_equal(ask(line, 3, false), TURN_LATER);
+    turn_end(&line->turn, &line->places[2], true); /* in any order */
+    assert_int_equal(ask(line, 3, false), TURN_MINE);
+    assert_int_equal(ask(line, 4, false), TURN_LATER);
+    end(line, 1); /* no longer: lane 3 has it alone */
+    assert_int_equal(ask(line, 4, false), TURN_LATER);
+    end(line, 3);
+    assert_int_equal(ask(line, 4, false), TURN_MINE);
+    end(line, 4);
 }
 
 static void after_the_end_nobody_waits(void **state)
@@ -162,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(first_come_first_served, setup, teardown),
         cmocka_unit_test_setup_teardown(the_early_come_before_the_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_while_there_is_plenty, setup, teardown),
         cmocka_unit_test_setup_teardown(after_the_end_nobody_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(sleepers_are_woken, setup, teardown),
     };
