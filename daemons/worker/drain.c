@@ -19,9 +19,10 @@
 #define LOG_EVERY_NS  (2 * NS_PER_S)
 enum {
     OWED_WAIT_MS = 20,
-    /* Of --batch-wait. Two lanes then need no more than half of it: their batches are full, too. */
-    PLENTY_PART = 4,
+    PLENTY_PART = 4, /* of --batch-wait */
 };
+/* Should all who fetch share what comes, their batches are full within the whole of it. */
+static_assert((int)TURN_WIDEST <= (int)PLENTY_PART, "lanes would share out what fills one batch");
 
 struct drain_lane {
     struct drain *drain;
@@ -228,8 +229,8 @@ static void end_batch(struct drain_lane *lane, bool committed)
 
 /* In its turn: at most one batch. A lane that the sink may owe tasks (what it held when its process
  * died, or when an ack failed) looks before the others and does not wait long for more: so all
- * lanes soon have theirs, however many they are. A batch that was full well before its time leaves
- * plenty for another lane. */
+ * lanes soon have theirs, however many they are. A batch that was full well before its time
+ * leaves plenty for others. */
 static int fetch_in_turn(struct drain_lane *lane)
 {
     struct drain *drain = lane->drain;

@@ -5,9 +5,10 @@
  * between any two of these steps gets the batch again; so every row of the main DB is in at least
  * one event, and a row whose batch came twice is counted as redelivered in the second.
  *
- * One lane at a time fetches, the longest waiting first: so a batch is full whenever enough tasks
- * come within the wait, for every sink alike, and idle lanes do not share out what one could take.
- * Lanes that wait for their turn service their connections (keep).
+ * One lane at a time fetches (a few while batches come full at once), the longest waiting first: so
+ * a batch is full whenever enough tasks come within the wait, for every sink alike, and idle lanes
+ * do not share out what one could take. Lanes that wait for their turn service their connections
+ * (keep).
  *
  * Nothing is acknowledged that is not committed. What the main DB cannot take now stays open and is
  * tried again, with growing pauses; what it will never take is a dead letter (maindb.h); when a

@@ -1,6 +1,6 @@
-/* turn.h: who of many lanes may do a thing that one does at a time, or two while there is plenty.
- * First come, first served, unless somebody comes early; nobody is woken but the next, and all at
- * the end.
+/* turn.h: who of many lanes may do a thing that one does at a time, or a few while there is
+ * plenty. First come, first served, unless somebody comes early; nobody is woken but the next, and
+ * all at the end.
  *
  * A place belongs to one thread and outlives its stay in the line. Memory is the caller's.
  */
@@ -25,7 +25,7 @@ struct turn {
     struct turn_place *first; /* those who wait */
 };
 
-enum { TURN_WIDEST = 2 };
+enum { TURN_WIDEST = 4 };
 
 enum turn_answer {
     TURN_MINE,  /* until turn_end */
@@ -42,7 +42,7 @@ void turn_place_free(struct turn_place *place);
  * early: before those who came without; counts when it goes in. */
 enum turn_answer turn_take(struct turn *turn, struct turn_place *place, bool early,
                            int64_t until_ns);
-/* Gives it to the next. By whoever has it. plenty: there is enough for two at a time; else for one,
+/* Gives it to the next. By whoever has it. plenty: there is enough for TURN_WIDEST; else for one,
  * from now on. */
 void turn_end(struct turn *turn, struct turn_place *place, bool plenty);
 /* Sends all home: whoever waits, or comes, is told TURN_OVER. Returns at once; any thread. */

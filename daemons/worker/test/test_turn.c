@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "worker/turn.h"
 
-enum { PLACES = 5 };
+enum { PLACES = TURN_WIDEST + 3 };
 
 struct line {
     struct turn turn;
@@ -83,14 +83,14 @@ static void the_early_come_before_the_others(void **state)
     assert_int_equal(ask(line, 3, false), TURN_LATER);
     assert_int_equal(ask(line, 4, true), TURN_LATER);
     static const int order[] = {0, 2, 4, 1, 3};
-    for (int i = 0; i + 1 < PLACES; i++) {
+    for (int i = 0; i < 4; i++) {
         end(line, order[i]);
         assert_int_equal(ask(line, order[i + 1], false), TURN_MINE);
     }
     end(line, 3);
 }
 
-static void two_while_there_is_plenty(void **state)
+static void several_while_there_is_plenty(void **state)
 {
     struct line *line = *state;
     assert_int_equal(ask(line, 0, false), TURN_MINE);
@@ -98,17 +98,21 @@ static void two_while_there_is_plenty(void **state)
         assert_int_equal(ask(line, i, false), TURN_LATER);
     }
     turn_end(&line->turn, &line->places[0], true);
-    assert_int_equal(ask(line, 1, false), TURN_MINE);
-    assert_int_equal(ask(line, 2, false), TURN_MINE);
-    assert_int_equal(ask(line, 3, false), TURN_LATER);
+    for (int i = 1; i <= TURN_WIDEST; i++) {
+        assert_int_equal(ask(line, i, false), TURN_MINE);
+    }
+    assert_int_equal(ask(line, TURN_WIDEST + 1, false), TURN_LATER);
     turn_end(&line->turn, &line->places[2], true); /* in any order */
-    assert_int_equal(ask(line, 3, false), TURN_MINE);
-    assert_int_equal(ask(line, 4, false), TURN_LATER);
-    end(line, 1); /* no longer: lane 3 has it alone */
-    assert_int_equal(ask(line, 4, false), TURN_LATER);
-    end(line, 3);
-    assert_int_equal(ask(line, 4, false), TURN_MINE);
-    end(line, 4);
+    assert_int_equal(ask(line, TURN_WIDEST + 1, false), TURN_MINE);
+    end(line, 1); /* from now on one at a time, once those who have it are through */
+    for (int i = 3; i <= TURN_WIDEST; i++) {
+        assert_int_equal(ask(line, TURN_WIDEST + 2, false), TURN_LATER);
+        end(line, i);
+    }
+    assert_int_equal(ask(line, TURN_WIDEST + 2, false), TURN_LATER);
+    end(line, TURN_WIDEST + 1);
+    assert_int_equal(ask(line, TURN_WIDEST + 2, false), TURN_MINE);
+    end(line, TURN_WIDEST + 2);
 }
 
 static void after_the_end_nobody_waits(void **state)
@@ -183,7 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(first_come_first_served, setup, teardown),
         cmocka_unit_test_setup_teardown(the_early_come_before_the_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(two_while_there_is_plenty, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_while_there_is_plenty, setup, teardown),
         cmocka_unit_test_setup_teardown(after_the_end_nobody_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(sleepers_are_woken, setup, teardown),
     };

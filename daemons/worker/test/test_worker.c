@@ -328,21 +328,22 @@ static unsigned count_events(struct fixture *fixture)
     return count;
 }
 
-/* Tasks trickle in while four lanes are idle: one lane has them all. Left to compete, each takes a
- * few, and it is 60 batches rather than 20. A test machine that stands still for the whole of
- * --batch-wait cuts a batch in two; half of them may be. */
+/* Tasks trickle in while four lanes are idle, too slowly to be plenty (a batch in more than a
+ * quarter of --batch-wait): one lane has them all. Left to compete, each takes a few, and it is 40
+ * batches rather than 10. A test machine that stands still for the whole of --batch-wait cuts a
+ * batch in two; half of them may be. */
 static void idle_lanes_do_not_share_out_a_batch(void **state)
 {
     struct fixture *fixture = *state;
-    enum { ROUNDS = 20, BATCH = 25, STEP = 5 };
+    enum { ROUNDS = 10, BATCH = 25, STEP = 5 };
     open_sink(fixture);
     start_worker(fixture, "--batch-wait=1s");
     wait_for_admin(fixture, "/readyz", 200);
     clock_sleep_ns(200 * NS_PER_MS); /* all have looked for what was theirs before */
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < BATCH; i += STEP) {
+            clock_sleep_ns(70 * NS_PER_MS);
             put_tasks(fixture, round * BATCH + i, STEP);
-            clock_sleep_ns(8 * NS_PER_MS);
         }
         wait_until_drained(fixture);
     }
