@@ -17,6 +17,12 @@
 
 #define KEEP_EVERY_NS NS_PER_S
 #define LOG_EVERY_NS  (2 * NS_PER_S)
+enum {
+    OWED_WAIT_MS = 20,
+    PLENTY_PART = 4, /* of --batch-wait */
+};
+/* Should all who fetch share what comes, their batches are full within the whole of it. */
+static_assert((int)TURN_WIDEST <= (int)PLENTY_PART, "lanes would share out what fills one batch");
 
 struct drain_lane {
     struct drain *drain;
@@ -24,6 +30,9 @@ struct drain_lane {
     pthread_t thread;
     bool joined;
     bool failing; /* the last attempt at the main DB failed */
+    bool owed;    /* the sink may hold tasks for this very lane */
+    struct turn_place place;
+    int64_t keep_due_ns;
     struct maindb *main;
     struct sink_lane *source;
     struct sink_batch batch; /* count > 0: open */
@@ -74,25 +83,44 @@ static void give_up(struct drain_lane *lane, int code, const char *text)
 static int keep_lane(void *arg)
 {
     struct drain_lane *lane = arg;
-    return lane->drain->driver->keep(lane->source);
+    int rc = lane->drain->driver->keep(lane->source);
+    lane->keep_due_ns = clock_mono_ns() + (rc > 0 ? rc * NS_PER_MS : KEEP_EVERY_NS);
+    return rc;
 }
 
-/* Sleeps with the lease kept. true: stop. */
+static void keep_if_due(struct drain_lane *lane)
+{
+    if (clock_mono_ns() >= lane->keep_due_ns) {
+        keep_lane(lane);
+    }
+}
+
+/* Sleeps with lease and connection kept. true: stop. */
 static bool back_off(struct drain_lane *lane, int64_t pause_ns)
 {
     int64_t until_ns = clock_mono_ns() + pause_ns;
     for (;;) {
-        int64_t left_ns = until_ns - clock_mono_ns();
-        if (left_ns <= 0) {
+        int64_t now_ns = clock_mono_ns();
+        int64_t next_ns = lane->keep_due_ns < until_ns ? lane->keep_due_ns : until_ns;
+        if (now_ns >= until_ns) {
             return stopping(lane->drain);
         }
-        if (pause_sleep(lane->drain->stop_fd, left_ns < KEEP_EVERY_NS ? left_ns : KEEP_EVERY_NS)) {
+        if (next_ns > now_ns && pause_sleep(lane->drain->stop_fd, next_ns - now_ns)) {
             return true;
         }
-        if (lane->batch.count > 0) {
-            keep_lane(lane);
-        }
+        keep_if_due(lane);
     }
+}
+
+/* Waits until no other lane fetches, with the connection kept. false: stop. */
+static bool await_turn(struct drain_lane *lane)
+{
+    enum turn_answer answer;
+    while ((answer = turn_take(&lane->drain->fill, &lane->place, lane->owed, lane->keep_due_ns)) ==
+           TURN_LATER) {
+        keep_if_due(lane);
+    }
+    return answer == TURN_MINE;
 }
 
 static void set_failing(struct drain_lane *lane, bool failing)
@@ -188,6 +216,8 @@ static void end_batch(struct drain_lane *lane, bool committed)
     if (rc < 0) {
         /* Either way the tasks come again, and the main DB knows those it has. */
         atomic_fetch_add(&drain->counters.ack_failures, 1);
+        lane->owed = true;
+        lane->keep_due_ns = clock_mono_ns();
         log_warning("lane %u: the sink %s does not take the %s of %lld tasks (%s): they will be "
                     "delivered again",
                     lane->number, drain->driver->name, committed ? "ack" : "return", count,
@@ -197,36 +227,65 @@ static void end_batch(struct drain_lane *lane, bool committed)
     atomic_fetch_sub(&drain->counters.open_tasks, count);
 }
 
+/* In its turn: at most one batch. A lane that the sink may owe tasks (what it held when its process
+ * died, or when an ack failed) looks before the others and does not wait long for more: so all
+ * lanes soon have theirs, however many they are. A batch that was full well before its time
+ * leaves plenty for others. */
+static int fetch_in_turn(struct drain_lane *lane)
+{
+    struct drain *drain = lane->drain;
+    const struct drain_settings *settings = &drain->settings;
+    int wait_ms = settings->batch_wait_ms;
+    wait_ms = lane->owed && wait_ms > OWED_WAIT_MS ? OWED_WAIT_MS : wait_ms;
+    int64_t began_ns = clock_mono_ns();
+    int count = drain->driver->fetch(lane->source, settings->batch_max, wait_ms, &lane->batch);
+    int64_t took_ns = clock_mono_ns() - began_ns;
+    turn_end(&drain->fill, &lane->place,
+             count == (int)settings->batch_max &&
+                 took_ns < settings->batch_wait_ms * NS_PER_MS / PLENTY_PART);
+    lane->owed = count < 0;
+    lane->keep_due_ns = clock_mono_ns() + (count < 0 ? 0 : KEEP_EVERY_NS);
+    if (count <= 0) {
+        lane->batch = (struct sink_batch){0};
+    }
+    return count;
+}
+
+/* false: the lane is to end. */
+static bool fetch_failed(struct drain_lane *lane, int code)
+{
+    struct drain *drain = lane->drain;
+    const char *by = code == -ESHUTDOWN && drain->driver->broken_by
+                         ? drain->driver->broken_by(lane->source)
+                         : NULL;
+    char text[400];
+    snprintf(text, sizeof(text), "the sink %s gives nothing: %s", drain->driver->name,
+             by && by[0] != '\0' ? by : strerror(-code));
+    atomic_fetch_add(&drain->counters.fetch_failures, 1);
+    if (code == -ESHUTDOWN) {
+        give_up(lane, code, text);
+        return false;
+    }
+    int64_t pause_ns = pause_next_ns(&lane->pause);
+    complain(lane, text, pause_ns);
+    return !back_off(lane, pause_ns);
+}
+
 /* One batch, or none. false: the lane is to end. */
 static bool drain_once(struct drain_lane *lane)
 {
     struct drain *drain = lane->drain;
-    const struct drain_settings *settings = &drain->settings;
-    int count = drain->driver->fetch(lane->source, settings->batch_max, settings->batch_wait_ms,
-                                     &lane->batch);
-    if (count <= 0) {
-        lane->batch = (struct sink_batch){0};
+    if (!await_turn(lane)) {
+        return false;
     }
+    int count = fetch_in_turn(lane);
     if (count == 0) {
         return true;
     }
     if (count < 0) {
-        const char *by = count == -ESHUTDOWN && drain->driver->broken_by
-                             ? drain->driver->broken_by(lane->source)
-                             : NULL;
-        char text[400];
-        snprintf(text, sizeof(text), "the sink %s gives nothing: %s", drain->driver->name,
-                 by && by[0] != '\0' ? by : strerror(-count));
-        atomic_fetch_add(&drain->counters.fetch_failures, 1);
-        if (count == -ESHUTDOWN) {
-            give_up(lane, count, text);
-            return false;
-        }
-        int64_t pause_ns = pause_next_ns(&lane->pause);
-        complain(lane, text, pause_ns);
-        return !back_off(lane, pause_ns);
+        return fetch_failed(lane, count);
     }
-    assert((size_t)count == lane->batch.count && lane->batch.count <= settings->batch_max);
+    assert((size_t)count == lane->batch.count && lane->batch.count <= drain->settings.batch_max);
     atomic_fetch_add(&drain->counters.open_tasks, count);
     struct maindb_result result;
     bool committed = commit_batch(lane, &result) == 0;
@@ -272,6 +331,8 @@ static void *lane_thread(void *arg)
         return NULL;
     }
     atomic_fetch_add(&drain->counters.lanes_open, 1);
+    lane->owed = true;
+    lane->keep_due_ns = clock_mono_ns() + KEEP_EVERY_NS;
     while (!stopping(drain) && drain_once(lane)) {
     }
     atomic_fetch_sub(&drain->counters.lanes_open, 1);
@@ -290,6 +351,7 @@ int drain_start(struct drain *drain, const struct drain_settings *settings,
     drain->metrics = metrics;
     drain->counters.lanes = (int)settings->lanes;
     pthread_mutex_init(&drain->lock, NULL);
+    turn_init(&drain->fill);
     drain->lanes = xcalloc(settings->lanes, sizeof(*drain->lanes));
     drain->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (drain->stop_fd < 0) {
@@ -307,8 +369,10 @@ int drain_start(struct drain *drain, const struct drain_settings *settings,
         if (rc < 0) {
             return rc;
         }
+        turn_place_init(&lane->place);
         rc = pthread_create(&lane->thread, NULL, lane_thread, lane);
         if (rc != 0) {
+            turn_place_free(&lane->place);
             maindb_close(lane->main);
             return err_set(err, -rc, "lane %u: no thread: %s", i, strerror(rc));
         }
@@ -326,6 +390,7 @@ void drain_stop(struct drain *drain)
 {
     if (drain->stop_fd >= 0) {
         eventfd_write(drain->stop_fd, 1);
+        turn_stop(&drain->fill);
     }
 }
 
@@ -357,6 +422,7 @@ int drain_end(struct drain *drain, struct err *err)
         assert(drain->lanes[i].joined);
         maindb_close(drain->lanes[i].main);
         metrics_event_free(&drain->lanes[i].event);
+        turn_place_free(&drain->lanes[i].place);
     }
     free(drain->lanes);
     drain->lanes = NULL;
@@ -365,6 +431,7 @@ int drain_end(struct drain *drain, struct err *err)
         close(drain->stop_fd);
         drain->stop_fd = -1;
     }
+    turn_free(&drain->fill);
     pthread_mutex_destroy(&drain->lock);
     return drain->failure.code ? err_set(err, drain->failure.code, "%s", drain->failure.text) : 0;
 }

@@ -5,6 +5,11 @@
  * between any two of these steps gets the batch again; so every row of the main DB is in at least
  * one event, and a row whose batch came twice is counted as redelivered in the second.
  *
+ * One lane at a time fetches (a few while batches come full at once), the longest waiting first: so
+ * a batch is full whenever enough tasks come within the wait, for every sink alike, and idle lanes
+ * do not share out what one could take. Lanes that wait for their turn service their connections
+ * (keep).
+ *
  * Nothing is acknowledged that is not committed. What the main DB cannot take now stays open and is
  * tried again, with growing pauses; what it will never take is a dead letter (maindb.h); when a
  * person must act, all lanes stop.
@@ -23,6 +28,7 @@
 #include "base/err.h"
 #include "metrics/metrics.h"
 #include "sink/sink.h"
+#include "worker/turn.h"
 
 struct drain_settings {
     unsigned lanes;
@@ -55,6 +61,7 @@ struct drain {
     int stop_fd; /* an eventfd, readable once the lanes are to stop */
     struct drain_lane *lanes;
     unsigned started;
+    struct turn fill;     /* around fetch */
     pthread_mutex_t lock; /* of what follows */
     struct err failure;   /* the first reason to stop for good */
     int64_t logged_ns;    /* when a failure was last logged */
@@ -68,7 +75,8 @@ int drain_start(struct drain *drain, const struct drain_settings *settings,
                 struct err *err);
 /* Readable when a lane found that a person must act. */
 int drain_failed_fd(const struct drain *drain);
-/* Tells all lanes to stop: statements are cancelled, open batches handed back. Returns at once. */
+/* Tells all lanes to stop: statements are cancelled, open batches handed back; whoever
+ * waits for its turn to fetch is sent home. Returns at once. */
 void drain_stop(struct drain *drain);
 /* Waits for them. false: some are not done by deadline_ns (clock_mono_ns), and still use the sink.
  */

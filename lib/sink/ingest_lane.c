@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,6 +30,7 @@ enum {
     RENEWALS = 5,    /* within a lease */
     FULL_SHARE = 50, /* taking from the start rests this many times as long as it took */
     WINDOW = 10000,  /* rows; see take_from() */
+    KEEP_SOON_MS = 10,
 };
 
 struct taken { /* what one statement brought; owns the bodies */
@@ -41,6 +43,7 @@ struct lane {
     struct pg_target *target;
     struct pg_link link;
     bool prepared;
+    bool preparing; /* it was asked for, and not answered yet */
     bool in_transaction;
     bool renewing;      /* a statement that renews the lease is under way */
     int64_t renewed_ns; /* when the server last heard of us */
@@ -70,18 +73,12 @@ int ingest_drain_open(struct ingest_drain *drain, const struct options *options,
         return rc;
     }
     pg_target_free(target);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&drain->turn, &attributes);
-    pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&drain->mutex, NULL);
     return 0;
 }
 
 void ingest_drain_close(struct ingest_drain *drain)
 {
-    pthread_cond_destroy(&drain->turn);
     pthread_mutex_destroy(&drain->mutex);
 }
 
@@ -94,7 +91,7 @@ static bool is_up(struct lane *lane)
         pg_drop(&lane->link);
     }
     if (lane->link.state != PG_READY) {
-        lane->prepared = lane->in_transaction = lane->renewing = false;
+        lane->prepared = lane->preparing = lane->in_transaction = lane->renewing = false;
         return false;
     }
     return true;
@@ -111,7 +108,7 @@ static int run(struct lane *lane, const char *sql, int64_t wait_ns, PGresult **r
 /* An ack needs no flush of its own: should a crash take it back, the tasks come again. The order of
  * the rows comes from the index, whatever the statistics of a table that is empty one moment and
  * full the next say. The transaction may stand idle for as long as the lease. */
-static int prepare(struct lane *lane, struct err *err)
+static int send_preparation(struct lane *lane, struct err *err)
 {
     const struct ingest_drain *drain = lane->drain;
     char *sql =
@@ -124,9 +121,18 @@ static int prepare(struct lane *lane, struct err *err)
                   "PREPARE sluice_done (bigint[]) AS DELETE FROM %s WHERE seq = ANY ($1)",
                   (long long)(ANSWER_NS / NS_PER_MS), (long long)(drain->lease_ns / NS_PER_MS),
                   drain->table, drain->table);
-    int rc = run(lane, sql, ANSWER_NS, NULL, err);
-    lane->prepared = rc == 0;
+    int rc = PQsendQuery(lane->link.conn, sql) == 1 ? 0 : pg_call_fail(&lane->link, NULL, err);
     free(sql);
+    lane->preparing = rc == 0;
+    return rc;
+}
+
+static int end_preparation(struct lane *lane, struct err *err)
+{
+    lane->preparing = false;
+    int rc = pg_call_finish(&lane->link, clock_mono_ns() + ANSWER_NS, NULL, err);
+    lane->prepared = rc == 0;
+    lane->renewed_ns = clock_mono_ns();
     return rc;
 }
 
@@ -136,7 +142,10 @@ static int connect_lane(struct lane *lane, int64_t deadline_ns, struct err *err)
         return 0;
     }
     int rc = pg_call_connect(&lane->link, lane->target, deadline_ns, err);
-    return rc == 0 ? prepare(lane, err) : rc;
+    if (rc == 0 && !lane->preparing) {
+        rc = send_preparation(lane, err);
+    }
+    return rc == 0 ? end_preparation(lane, err) : rc;
 }
 
 /* Waits for the answer of keep(). */
@@ -285,28 +294,6 @@ static int fill(struct lane *lane, unsigned max, int64_t wait_ns, int64_t end_ns
     }
 }
 
-static bool take_turn(struct ingest_drain *drain, int64_t end_ns)
-{
-    struct timespec end = {.tv_sec = end_ns / NS_PER_S, .tv_nsec = end_ns % NS_PER_S};
-    bool mine = true;
-    pthread_mutex_lock(&drain->mutex);
-    while (drain->fetching && mine) {
-        mine = pthread_cond_timedwait(&drain->turn, &drain->mutex, &end) != ETIMEDOUT;
-    }
-    mine = !drain->fetching;
-    drain->fetching = true;
-    pthread_mutex_unlock(&drain->mutex);
-    return mine;
-}
-
-static void end_turn(struct ingest_drain *drain)
-{
-    pthread_mutex_lock(&drain->mutex);
-    drain->fetching = false;
-    pthread_cond_signal(&drain->turn);
-    pthread_mutex_unlock(&drain->mutex);
-}
-
 /* The transaction ends without a trace, and what it held is free; or the session does. */
 static void let_go(struct lane *lane)
 {
@@ -340,11 +327,7 @@ int ingest_lane_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct 
     if (rc < 0) {
         return fetch_error(lane, rc, &err);
     }
-    if (!take_turn(lane->drain, now_ns + wait_ns)) {
-        return 0;
-    }
     rc = fill(lane, max, wait_ns, now_ns + wait_ns, &err);
-    end_turn(lane->drain);
     if (rc < 0) {
         is_up(lane);
         return fetch_error(lane, rc, &err);
@@ -359,18 +342,68 @@ int ingest_lane_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct 
 
 /* ---- holding ---- */
 
-/* A statement that says nothing, whose answer the next call reads: nothing here waits. */
-int ingest_lane_keep(struct sink_lane *base)
+/* Reads what came and sends what waits. 0, or -ENOTCONN: the session is gone. */
+static int service(struct lane *lane)
 {
-    struct lane *lane = lane_of(base);
-    if (lane->count == 0) {
-        return 0;
-    }
     /* Twice: the first one may bring the server's last words, the second the end itself. */
     if (!is_up(lane) || PQconsumeInput(lane->link.conn) != 1 ||
         PQconsumeInput(lane->link.conn) != 1 || PQflush(lane->link.conn) < 0) {
         pg_drop(&lane->link);
         is_up(lane);
+        return -ENOTCONN;
+    }
+    return 0;
+}
+
+/* One step of connecting, if it can be made without waiting. 1: ready; 0: not yet. */
+static int step_connecting(struct lane *lane, struct err *err)
+{
+    struct pg_link *link = &lane->link;
+    if (link->state == PG_DOWN) {
+        return pg_start(link, lane->target, err);
+    }
+    struct pollfd polled = {.fd = PQsocket(link->conn), .events = link->wants};
+    if (poll(&polled, 1, 0) == 0 && clock_mono_ns() < link->deadline_ns) {
+        return 0;
+    }
+    return pg_step(link, err);
+}
+
+/* Without a batch: one step towards a session that can take rows, or none. Nothing waits here but a
+ * host name that is looked up. */
+static int keep_idle(struct lane *lane)
+{
+    struct err err = {0};
+    int rc = 0;
+    if (!is_up(lane)) {
+        /* What is wrong, the next fetch says. */
+        rc = step_connecting(lane, &err);
+        if (rc <= 0) {
+            return rc < 0 ? -ENOTCONN : KEEP_SOON_MS;
+        }
+    }
+    rc = service(lane);
+    if (rc == 0 && !lane->prepared && !lane->preparing) {
+        rc = send_preparation(lane, &err);
+    }
+    if (rc == 0 && lane->preparing) {
+        if (PQisBusy(lane->link.conn)) {
+            return KEEP_SOON_MS;
+        }
+        rc = end_preparation(lane, &err);
+    }
+    is_up(lane);
+    return rc < 0 ? -ENOTCONN : 0;
+}
+
+/* A statement that says nothing, whose answer the next call reads: nothing here waits. */
+int ingest_lane_keep(struct sink_lane *base)
+{
+    struct lane *lane = lane_of(base);
+    if (lane->count == 0) {
+        return keep_idle(lane);
+    }
+    if (service(lane) < 0) {
         return -ENOTCONN;
     }
     int64_t now_ns = clock_mono_ns();

@@ -4,7 +4,7 @@
  * UPDATE SKIP LOCKED), and that lock is the lease. ack deletes and commits, release rolls back, and
  * when the process dies, its server sessions end and all it held is free at once, whoever comes
  * next. A process that lives and does not call keep() for --ingest-lease loses what it holds: the
- * server ends its session. docs/adr/0010-ingest-leases.md says why, with figures.
+ * server ends its session. docs/adr/0008-ingest-leases.md says why, with figures.
  *
  * Threads: as sink.h says. Functions are those of sink.h, with the same contract.
  */
@@ -24,8 +24,6 @@ struct ingest_drain {
     const char *url, *table;
     int64_t lease_ns;
     pthread_mutex_t mutex; /* of what follows */
-    pthread_cond_t turn;
-    bool fetching; /* one lane at a time takes rows, or polls for them */
     /* Where taking begins, so that what is deleted and not yet vacuumed away need not be stepped
      * over again and again. Not a cursor: see take_from() */
     int64_t highest_seq; /* taken so far */

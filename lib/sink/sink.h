@@ -139,13 +139,20 @@ struct sink_driver {
     int (*lane_open)(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err);
     /* Fills a batch: returns when it holds max tasks, or wait_ms after its first task came; waits
      * up to wait_ms for that first one. count (> 0), 0: nothing came, -EIO/-ENOTCONN and the like:
-     * try later (the driver reconnects by itself), -ESHUTDOWN: broken for good. */
+     * try later (the driver reconnects by itself), -ESHUTDOWN: broken for good. A worker lets one
+     * of its lanes fetch at a time, so that batches fill alike for every sink; a driver must
+     * bear several all the same. */
     int (*fetch)(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);
     /* After -ESHUTDOWN: what happened and where, one sentence without its full stop, good until
      * lane_close; NULL or "": nothing is known beyond that. May be NULL. */
     const char *(*broken_by)(struct sink_lane *lane);
-    int (*keep)(
-        struct sink_lane *lane); /* renew lease, heartbeat; called while the main DB works */
+    /* Called about once a second from any lane that does not fetch. With a batch open (the main DB
+     * works): renews its lease, answers heartbeats; 0, or negative: the batch will come again.
+     * Without one (the lane waits for its turn, or after an error): keeps the connection, or brings
+     * it back, so that the next fetch finds it; takes no task. 0: connected; > 0: connecting, to be
+     * called again in so many milliseconds; negative: not connected, what is wrong says the next
+     * fetch. Waits for 250 ms at most, since meanwhile the lane does not see that it is to stop. */
+    int (*keep)(struct sink_lane *lane);
     int (*ack)(struct sink_lane *lane,
                struct sink_batch *batch); /* ends the batch, also on error */
     int (*release)(struct sink_lane *lane,

@@ -1,9 +1,9 @@
 /* sink_rabbit_drain.c: a lane: one connection, one channel, one consumer called lane-N.
  *
- * A lane consumes only while it fetches: with a batch open its consumer is cancelled, so that no
- * task waits behind a busy lane while another is idle, and a fetch may ask for any number (the
- * prefetch is the batch). Deliveries are kept in the order of their tags; an open batch is the
- * first of them, so that one ack or nack with `multiple` covers exactly the batch. */
+ * A lane consumes only while it fetches: then its consumer is cancelled, so that no task waits
+ * behind a lane that is busy or awaits its turn, and a fetch may ask for any number (the prefetch
+ * is the batch). Deliveries are kept in the order of their tags; an open batch is the first of
+ * them, so that one ack or nack with `multiple` covers exactly the batch. */
 #include "sink/sink_rabbit_drain.h"
 
 #include <assert.h>
@@ -32,6 +32,7 @@ enum { PREFETCH_MAX = 65535 }; /* what basic.qos can say */
 #define GOODBYE_NS (500 * NS_PER_MS)
 /* A fetch waits so much longer for its consumer to be there, and to be gone again. */
 #define ATTACH_NS NS_PER_S
+enum { KEEP_SOON_MS = 10 }; /* between the steps of a login */
 
 struct delivery {
     uint64_t tag;
@@ -417,16 +418,17 @@ int rabbit_drain_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct
         }
         first = first && count == 0;
         was_attached = lane->consumer == ATTACHED;
-        if (count >= max || (count > 0 && now_ns >= end_ns)) {
+        bool over = now_ns >= end_ns && (count > 0 || !attaching(lane) || now_ns >= attach_by_ns);
+        if (count >= max || over) {
             stop_consuming(lane);
             count = complete(lane);
             if (count > 0) {
                 return open_batch(lane, count < max ? count : max, batch);
             }
+            if (over) {
+                return rc < 0 ? -ENOTCONN : 0; /* why is in the log; it comes back by itself */
+            }
             continue; /* lost with its connection in the last moment */
-        }
-        if (now_ns >= end_ns && (!attaching(lane) || now_ns >= attach_by_ns)) {
-            return rc < 0 ? -ENOTCONN : 0; /* why is in the log; it comes back by itself */
         }
         nap(lane, now_ns >= end_ns ? attach_by_ns : end_ns);
     }
@@ -435,7 +437,10 @@ int rabbit_drain_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct
 int rabbit_drain_keep(struct sink_lane *base)
 {
     struct rabbit_lane *lane = lane_of(base);
-    return step(lane, 0) < 0 || lane->open_lost ? -ENOTCONN : 0;
+    if (step(lane, 0) < 0 || lane->open_lost) {
+        return -ENOTCONN;
+    }
+    return lane->link.state == RABBIT_OPEN || lane->open > 0 ? 0 : KEEP_SOON_MS;
 }
 
 /* After its ack or nack was queued, which must come first: then nothing is counted too early. */

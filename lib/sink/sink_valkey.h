@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -59,6 +60,19 @@ int valkey_greeted(const struct valkey_target *target, const redisReply *reply, 
  * database). */
 int valkey_dial(const struct valkey_target *target, const char *name, int64_t deadline_ns,
                 redisContext **context, struct err *err);
+
+/* Where a connection went, so that the next one needs no name looked up (a resolver may take many
+ * seconds, and nobody can call it off). */
+struct valkey_peer {
+    struct sockaddr_storage address;
+    socklen_t bytes; /* 0: not known */
+};
+void valkey_peer_of(const redisContext *context, struct valkey_peer *peer);
+int valkey_dial_again(const struct valkey_target *target, const struct valkey_peer *peer,
+                      const char *name, int64_t deadline_ns, redisContext **context,
+                      struct err *err);
+/* Has the other side ended it, as far as this one knows? */
+bool valkey_ended(const redisContext *context);
 
 /* ---- commands ---- */
 

@@ -15,8 +15,9 @@
 #include "base/log.h"
 #include "sink/drivers.h"
 
-#define ANSWER_NS    (5 * NS_PER_S) /* beyond the time that a command may block */
-#define KEEP_NS      NS_PER_S       /* a lane's main DB must not wait for long */
+#define ANSWER_NS    (5 * NS_PER_S)    /* beyond the time that a command may block */
+#define KEEP_NS      NS_PER_S          /* a lane's main DB must not wait for long */
+#define IDLE_NS      (250 * NS_PER_MS) /* so long may keep() without a batch connect */
 #define BLOCK_MAX_MS 1000
 #define LOG_EVERY_NS (2 * NS_PER_S)
 /* How often to look for what dead consumers hold: soon, but 20 lanes do so. */
@@ -34,6 +35,7 @@ struct valkey_lane {
     unsigned number;
     char *name; /* of the consumer */
     redisContext *context;
+    struct valkey_peer peer; /* of the last connection */
     int64_t retry_ns;
     struct valkey_command command; /* scratch */
 
@@ -85,7 +87,8 @@ static void lane_drop(struct valkey_lane *lane)
     read_own_first(lane);
 }
 
-static int lane_connect(struct valkey_lane *lane, int64_t patience_ns, struct err *err)
+/* again: to where the last one went, without asking anybody for its address. */
+static int lane_dial(struct valkey_lane *lane, int64_t patience_ns, bool again, struct err *err)
 {
     int64_t now_ns = clock_mono_ns();
     if (lane->context) {
@@ -96,10 +99,21 @@ static int lane_connect(struct valkey_lane *lane, int64_t patience_ns, struct er
     }
     char name[80];
     snprintf(name, sizeof(name), "sluice-%s", lane->name);
-    int rc = valkey_dial(&lane->sink->target, name, now_ns + patience_ns, &lane->context, err);
+    int rc =
+        again ? valkey_dial_again(&lane->sink->target, &lane->peer, name, now_ns + patience_ns,
+                                  &lane->context, err)
+              : valkey_dial(&lane->sink->target, name, now_ns + patience_ns, &lane->context, err);
     lane->retry_ns = rc < 0 ? clock_mono_ns() + 100 * NS_PER_MS : 0;
     lane->claim_ns = 0;
+    if (rc == 0) {
+        valkey_peer_of(lane->context, &lane->peer);
+    }
     return rc;
+}
+
+static int lane_connect(struct valkey_lane *lane, int64_t patience_ns, struct err *err)
+{
+    return lane_dial(lane, patience_ns, false, err);
 }
 
 /* Sends lane->command; NULL: the connection is gone. */
@@ -425,13 +439,27 @@ int valkey_fetch(struct sink_lane *base, unsigned max, int wait_ms, struct sink_
 
 /* ---- keep, ack, release ---- */
 
+/* A connection that has ended is noticed, and comes back before the lane's next fetch. */
+static int keep_idle(struct valkey_lane *lane)
+{
+    struct err err = {0};
+    if (lane->context && valkey_ended(lane->context)) {
+        lane_drop(lane);
+    }
+    if (lane->context || lane->peer.bytes == 0) {
+        return 0;
+    }
+    /* Why it does not, the next fetch says. */
+    return lane_dial(lane, IDLE_NS, true, &err) < 0 ? -ENOTCONN : 0;
+}
+
 /* Claims its own entries, which makes them look fresh to the others. */
 int valkey_keep(struct sink_lane *base)
 {
     struct valkey_lane *lane = lane_of(base);
     struct err err = {0};
     if (lane->count == 0) {
-        return 0;
+        return keep_idle(lane);
     }
     bool connected = lane->context != NULL;
     int rc = lane_connect(lane, KEEP_NS, &err);

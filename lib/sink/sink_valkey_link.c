@@ -242,17 +242,10 @@ static int await_connected(int fd, int64_t deadline_ns)
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &len) < 0 ? -errno : -code;
 }
 
-/* A connected, blocking socket, or negative errno and a sentence. */
-static int dial_socket(const struct valkey_target *target, int64_t deadline_ns, struct err *err)
+/* A connected, blocking socket to one of these, or negative errno and a sentence. */
+static int dial_socket(const struct valkey_target *target, const struct addrinfo *addresses,
+                       int64_t deadline_ns, struct err *err)
 {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *addresses = NULL;
-    int found = getaddrinfo(target->host, target->port, &hints, &addresses);
-    if (found != 0) {
-        return err_set(err, found == EAI_AGAIN ? -ETIMEDOUT : -EHOSTUNREACH,
-                       "%s: the host's name cannot be looked up: %s", target->shown,
-                       gai_strerror(found));
-    }
     int rc = -EHOSTUNREACH;
     for (const struct addrinfo *at = addresses; at; at = at->ai_next) {
         int fd = rc = valkey_socket(at);
@@ -262,12 +255,10 @@ static int dial_socket(const struct valkey_target *target, int64_t deadline_ns, 
         rc = await_connected(fd, deadline_ns);
         if (rc == 0) {
             fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-            freeaddrinfo(addresses);
             return fd;
         }
         close(fd);
     }
-    freeaddrinfo(addresses);
     return err_set(err, rc, "%s: no connection: %s", target->shown, strerror(-rc));
 }
 
@@ -333,18 +324,25 @@ int valkey_greeted(const struct valkey_target *target, const redisReply *reply, 
     return valkey_judge(target, "greeting", reply, err);
 }
 
-int valkey_dial(const struct valkey_target *target, const char *name, int64_t deadline_ns,
-                redisContext **out, struct err *err)
+/* So that a silent peer can't hold up the start of TLS either. */
+static void limit_waits(int fd, int64_t deadline_ns)
 {
-    *out = NULL;
-    int fd = dial_socket(target, deadline_ns, err);
+    int64_t left_ns = deadline_ns - clock_mono_ns();
+    left_ns = left_ns > NS_PER_MS ? left_ns : NS_PER_MS;
+    const struct timeval limit = {.tv_sec = left_ns / NS_PER_S,
+                                  .tv_usec = left_ns % NS_PER_S / NS_PER_US};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
+static int dial(const struct valkey_target *target, const struct addrinfo *addresses,
+                const char *name, int64_t deadline_ns, redisContext **out, struct err *err)
+{
+    int fd = dial_socket(target, addresses, deadline_ns, err);
     if (fd < 0) {
         return fd;
     }
-    /* So that a silent peer can't hold up the start of TLS either. */
-    const struct timeval limit = {.tv_sec = VALKEY_CONNECT_NS / NS_PER_S};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    limit_waits(fd, deadline_ns);
     struct err local = {0};
     redisContext *context = valkey_adopt(target, fd, true, &local);
     if (!context) {
@@ -367,4 +365,47 @@ int valkey_dial(const struct valkey_target *target, const char *name, int64_t de
     }
     *out = context;
     return 0;
+}
+
+int valkey_dial(const struct valkey_target *target, const char *name, int64_t deadline_ns,
+                redisContext **out, struct err *err)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *addresses = NULL;
+    *out = NULL;
+    int found = getaddrinfo(target->host, target->port, &hints, &addresses);
+    if (found != 0) {
+        return err_set(err, found == EAI_AGAIN ? -ETIMEDOUT : -EHOSTUNREACH,
+                       "%s: the host's name cannot be looked up: %s", target->shown,
+                       gai_strerror(found));
+    }
+    int rc = dial(target, addresses, name, deadline_ns, out, err);
+    freeaddrinfo(addresses);
+    return rc;
+}
+
+int valkey_dial_again(const struct valkey_target *target, const struct valkey_peer *peer,
+                      const char *name, int64_t deadline_ns, redisContext **out, struct err *err)
+{
+    struct sockaddr_storage address = peer->address;
+    const struct addrinfo one = {.ai_family = address.ss_family,
+                                 .ai_socktype = SOCK_STREAM,
+                                 .ai_addr = (struct sockaddr *)&address,
+                                 .ai_addrlen = peer->bytes};
+    *out = NULL;
+    return dial(target, &one, name, deadline_ns, out, err);
+}
+
+void valkey_peer_of(const redisContext *context, struct valkey_peer *peer)
+{
+    *peer = (struct valkey_peer){.bytes = sizeof(peer->address)};
+    if (getpeername(context->fd, (struct sockaddr *)&peer->address, &peer->bytes) < 0) {
+        peer->bytes = 0;
+    }
+}
+
+bool valkey_ended(const redisContext *context)
+{
+    struct pollfd polled = {.fd = context->fd, .events = POLLRDHUP};
+    return poll(&polled, 1, 0) > 0;
 }

@@ -317,6 +317,55 @@ static void survives_kills(void **state)
     assert_true(sum_events(fixture, "rows") >= 800);
 }
 
+static unsigned count_events(struct fixture *fixture)
+{
+    char *events = read_file(fixture, "worker.jsonl");
+    unsigned count = 0;
+    for (const char *at = events; (at = strstr(at, "\"committed\"")) != NULL; at++) {
+        count++;
+    }
+    free(events);
+    return count;
+}
+
+/* Tasks trickle in while four lanes are idle, too slowly to be plenty (a batch in more than a
+ * quarter of --batch-wait): one lane has them all. Left to compete, each takes a few, and it is 40
+ * batches rather than 10. A test machine that stands still for the whole of --batch-wait cuts a
+ * batch in two; half of them may be. */
+static void idle_lanes_do_not_share_out_a_batch(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { ROUNDS = 10, BATCH = 25, STEP = 5 };
+    open_sink(fixture);
+    start_worker(fixture, "--batch-wait=1s");
+    wait_for_admin(fixture, "/readyz", 200);
+    clock_sleep_ns(200 * NS_PER_MS); /* all have looked for what was theirs before */
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < BATCH; i += STEP) {
+            clock_sleep_ns(70 * NS_PER_MS);
+            put_tasks(fixture, round * BATCH + i, STEP);
+        }
+        wait_until_drained(fixture);
+    }
+    assert_int_equal(end_worker(fixture, SIGTERM), 0);
+    expect_exactly(fixture, 0, ROUNDS * BATCH);
+    assert_true(count_events(fixture) >= ROUNDS);
+    assert_true(count_events(fixture) <= ROUNDS + ROUNDS / 2);
+}
+
+/* None has a batch: one lane fetches, three wait for it. */
+static void stops_while_lanes_wait_for_their_turn(void **state)
+{
+    struct fixture *fixture = *state;
+    open_sink(fixture);
+    start_worker(fixture, "--batch-wait=1s");
+    wait_for_admin(fixture, "/readyz", 200);
+    assert_int_equal(end_worker(fixture, SIGTERM), 0);
+    char *log = read_file(fixture, "worker.log");
+    assert_null(strstr(log, "does not end"));
+    free(log);
+}
+
 static void stops_while_the_main_db_sleeps(void **state)
 {
     struct fixture *fixture = *state;
@@ -479,6 +528,8 @@ int main(int argc, char *argv[])
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(drains_and_stops, setup, teardown),
         cmocka_unit_test_setup_teardown(survives_kills, setup, teardown),
+        cmocka_unit_test_setup_teardown(idle_lanes_do_not_share_out_a_batch, setup, teardown),
+        cmocka_unit_test_setup_teardown(stops_while_lanes_wait_for_their_turn, setup, teardown),
         cmocka_unit_test_setup_teardown(stops_while_the_main_db_sleeps, setup, teardown),
         cmocka_unit_test_setup_teardown(waits_for_a_main_db_that_is_away, setup, teardown),
         cmocka_unit_test_setup_teardown(a_person_must_act, setup, teardown),

@@ -20,6 +20,7 @@ enum fault {
     OTHER_ID,
     REFUSED_STORED,
     KEEP_BODY,
+    KEEP_TAKES,
     EARLY_DURABLE,
     CLOSE_FORGETS,
     CLOSE_GUESSES,
@@ -49,6 +50,7 @@ static const char *const fault_names[] = {
     [OTHER_ID] = "other-id",
     [REFUSED_STORED] = "refused-stored",
     [KEEP_BODY] = "keep-body",
+    [KEEP_TAKES] = "keep-takes",
     [EARLY_DURABLE] = "early-durable",
     [CLOSE_FORGETS] = "close-forgets",
     [CLOSE_GUESSES] = "close-guesses",
@@ -364,7 +366,11 @@ static int broken_release(struct sink_lane *base, struct sink_batch *batch)
 
 static int broken_keep(struct sink_lane *base)
 {
-    return real->keep(((struct broken_lane *)base)->inner);
+    struct broken_lane *lane = (struct broken_lane *)base;
+    if (fault == KEEP_TAKES && lane->real.count == 0) {
+        real->fetch(lane->inner, 3, 0, &lane->real); /* for the next fetch, which won't come */
+    }
+    return real->keep(lane->inner);
 }
 
 static void broken_lane_close(struct sink_lane *base)

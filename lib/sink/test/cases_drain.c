@@ -217,6 +217,41 @@ static void batches_fill_by_one_rule(struct contract *contract)
     store_free(&rest);
 }
 
+/* A lane that does not fetch takes nothing, neither by what its last fetch left behind nor by
+ * keep(): the one that does has them all. */
+static void idle_lanes_take_nothing(struct contract *contract)
+{
+    const struct sink_driver *driver = contract->driver;
+    struct sender api;
+    struct consumer consumer;
+    struct sink_lane *idle = NULL;
+    struct sink_batch batch;
+    struct err err = {0};
+    sender_open(&api, contract);
+    consumer_open(&consumer, contract, 0);
+    int rc = driver->lane_open(consumer.sink, 1, &idle, &err);
+    expect(rc == 0, "lane_open: %d: %s", rc, err.text);
+    for (unsigned round = 0; round < 3; round++) {
+        rc = driver->fetch(idle, 40, 20, &batch);
+        expect(rc == 0, "a fetch from an empty sink: %d", rc);
+        rc = driver->keep(idle);
+        expect(rc == 0, "keep of an idle lane: %d", rc);
+        sender_send_numbers(&api, round * 40, 40);
+        sender_finish(&api);
+        for (int i = 0; i < 5; i++) {
+            rc = driver->keep(idle);
+            expect(rc == 0, "keep of an idle lane: %d", rc);
+            clock_sleep_ns(10 * NS_PER_MS); /* what was under way to it would be there */
+        }
+        size_t count = consumer_fetch(&consumer, 40, NULL);
+        expect(count == 40, "of 40 tasks the one lane that fetches got %zu", count);
+        consumer_ack(&consumer);
+    }
+    driver->lane_close(idle);
+    consumer_close(&consumer);
+    api_end(&api);
+}
+
 /* Cached figures may lag: they must arrive at the truth, and then not leave it. */
 static void expect_backlog(struct sink *probe, struct contract *contract, int64_t tasks,
                            const char *when)
@@ -355,6 +390,7 @@ const struct contract_case drain_cases[] = {
     {"acks-out-of-order", NEED_DRAIN, acks_out_of_order},
     {"lanes-at-the-same-time", NEED_DRAIN, lanes_at_the_same_time},
     {"batches-fill-by-one-rule", NEED_DRAIN, batches_fill_by_one_rule},
+    {"idle-lanes-take-nothing", NEED_DRAIN, idle_lanes_take_nothing},
     {"backlog-is-exact", NEED_DRAIN | NEED_BACKLOG, backlog_is_exact},
     {"drains-beside-a-producer", NEED_DRAIN, drains_beside_a_producer},
     {"second-worker", NEED_DRAIN, second_worker},

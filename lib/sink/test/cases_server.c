@@ -214,6 +214,73 @@ static void cut_at_every_phase(struct contract *contract)
     store_free(&store);
 }
 
+/* Calls keep() of an idle lane as a worker does, until it says whether it is connected. */
+static void keep_until(struct consumer *consumer, bool connected)
+{
+    struct contract *contract = consumer->contract;
+    int64_t until_ns = clock_mono_ns() + contract->patience_ns;
+    for (;;) {
+        int rc = contract->driver->keep(consumer->lane);
+        if (connected ? rc == 0 : rc < 0) {
+            return;
+        }
+        expect(rc <= 1000, "keep wants to be called again in %d ms", rc);
+        expect(clock_mono_ns() < until_ns,
+               connected ? "an idle lane does not come back by keep()"
+                         : "keep() of an idle lane does not notice that its server is gone");
+        clock_sleep_ns(rc > 0 ? rc * NS_PER_MS : 20 * NS_PER_MS);
+    }
+}
+
+/* A lane without a batch: keep() alone notices that its server went and brings it back, so that the
+ * next fetch, which is the only one at that time, finds its connection. */
+static void idle_lanes_come_back_by_keep(struct contract *contract)
+{
+    struct sender api;
+    struct consumer consumer;
+    struct store store = {0};
+    api_with_tasks(&api, contract, 30);
+    consumer_open(&consumer, contract, 0);
+    keep_until(&consumer, true);
+    contract->world->server_stop(contract);
+    keep_until(&consumer, false);
+    contract->world->server_start(contract);
+    keep_until(&consumer, true);
+    drain_rest(&consumer, &api, &store);
+    consumer_close(&consumer);
+    check_stored(&api, &store, false);
+    api_end(&api);
+    store_free(&store);
+}
+
+/* A server that is silent: keep() of an idle lane returns all the same (else the case's limit ends
+ * this), connected or not, and the lane is of use when the server is back. */
+static void idle_lanes_bear_a_silent_server(struct contract *contract)
+{
+    struct sender api;
+    struct consumer consumer;
+    struct store store = {0};
+    api_with_tasks(&api, contract, 30);
+    consumer_open(&consumer, contract, 0);
+    for (int lost = 0; lost < 2; lost++) {
+        if (lost && contract->world->cut) {
+            contract->world->cut(contract); /* then it comes back to a server that is silent */
+        }
+        contract->world->server_pause(contract);
+        for (int i = 0; i < 20; i++) {
+            contract->driver->keep(consumer.lane);
+            clock_sleep_ns(10 * NS_PER_MS);
+        }
+        contract->world->server_resume(contract);
+    }
+    keep_until(&consumer, true);
+    drain_rest(&consumer, &api, &store);
+    consumer_close(&consumer);
+    check_stored(&api, &store, false);
+    api_end(&api);
+    store_free(&store);
+}
+
 static void hold_until_killed(struct contract *contract, int to_fd)
 {
     struct consumer consumer;
@@ -277,6 +344,8 @@ const struct contract_case server_cases[] = {
     {"server-stopped-with-a-batch-open", NEED_DRAIN | NEED_SERVER,
      server_stopped_with_a_batch_open},
     {"cut-at-every-phase", NEED_DRAIN | NEED_CUT, cut_at_every_phase},
+    {"idle-lanes-come-back-by-keep", NEED_DRAIN | NEED_SERVER, idle_lanes_come_back_by_keep},
+    {"idle-lanes-bear-a-silent-server", NEED_DRAIN | NEED_PAUSE, idle_lanes_bear_a_silent_server},
     {"one-of-two-consumers-dies", NEED_DRAIN, one_of_two_consumers_dies},
     {NULL, 0, NULL},
 };

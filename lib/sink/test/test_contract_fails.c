@@ -64,6 +64,7 @@ static void every_fault_is_noticed(void **state)
         {"restart-skips", "consumer-killed"},
         {"batch-too-large", "batches-fill-by-one-rule"},
         {"batch-never-full", "batches-fill-by-one-rule"},
+        {"keep-takes", "idle-lanes-take-nothing"},
         {"backlog-without-flight", "backlog-is-exact"},
     };
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
