@@ -40,8 +40,9 @@ unit: build ## unit tests and driver contracts alone
 	@$(DEPS) run test
 	@$(SUITE) $(BUILD) -LE 'e2e|oracle'
 
-test-trixie: ## `make unit` on Debian 13 with its servers, in a root folder made for it (as root)
-	@JOBS=$(JOBS) WERROR=$(WERROR) scripts/in-debian trixie make unit
+test-trixie: ## on Debian 13 (as root): both compilers, `make unit`, a run of each sink
+	@JOBS=$(JOBS) WERROR=$(WERROR) scripts/in-debian trixie \
+	    sh -c 'scripts/build clang && scripts/build release && $(SUITE) $(BUILD) -LE "^(e2e|oracle)$$"'
 
 oracle: build ## builds broken on purpose: shows that the audit catches each
 	@$(DEPS) run test

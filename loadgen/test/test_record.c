@@ -374,7 +374,7 @@ static void percentiles(void **state)
     }
     qsort(samples, COUNT, sizeof(samples[0]), compare);
     for (size_t i = 0; i < sizeof(fractions) / sizeof(fractions[0]); i++) {
-        int64_t exact = samples[(int)ceil(fractions[i] * COUNT - 1e-9) - 1];
+        int64_t exact = samples[(int)ceil(fractions[i] * (double)COUNT - 1e-9) - 1];
         int64_t found = hist_percentile_ns(hist, fractions[i]);
         int64_t slack = exact < 65 * MS ? 1000 : exact / 1000 + 1000;
 

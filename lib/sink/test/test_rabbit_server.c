@@ -384,6 +384,33 @@ static void a_killed_server_loses_nothing(void **state)
     }
 }
 
+/* From 4.0 on a quorum queue drops what has come back 20 times, unless it is told otherwise. */
+static void many_deliveries_drop_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    run_setup(fixture);
+    open_api(fixture);
+    submit(fixture, 5);
+    settle(fixture);
+    assert_int_equal(outcomes(fixture, 0, SINK_DURABLE), 5);
+    open_lane(fixture, 0);
+    for (int i = 0; i < 50; i++) {
+        struct sink_batch batch = {0};
+        int got = sink_rabbit.fetch(fixture->lane, 5, 5000, &batch);
+        if (got != 5) {
+            fail_msg("delivery %d: %d tasks came, wanted all 5 again", i + 1, got);
+        }
+        if (i % 2 == 0) {
+            assert_int_equal(sink_rabbit.release(fixture->lane, &batch), 0);
+        } else { /* the lane ends with its batch */
+            sink_rabbit.lane_close(fixture->lane);
+            open_lane(fixture, 0);
+        }
+    }
+    drain_all(fixture);
+    check_stored(fixture);
+}
+
 static void the_backlog_follows_the_queue(void **state)
 {
     struct fixture *fixture = *state;
@@ -414,6 +441,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test_setup_teardown(preflight_reads_the_queue_back, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_credentials_are_said, setup, teardown),
         cmocka_unit_test_setup_teardown(the_backlog_follows_the_queue, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_deliveries_drop_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_deleted_queue_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(a_paused_server_costs_unknowns, setup, teardown),
         cmocka_unit_test_setup_teardown(a_killed_server_loses_nothing, setup, teardown),
