@@ -30,7 +30,7 @@ DESTDIR=$work/dest quiet "$cmake" --install "$work/build" --prefix /opt/log
 # What the headers declare is what the shared library exports, no more and no less.
 for header in "$work"/usr/include/wal/*.h; do
     "$cc" -E -P -I"$work/usr/include" "$header"
-done | grep -oE '\bwal_[a-z0-9_]+\(' | tr -d '(' | sort -u >"$work/declared"
+done | grep -v '^typedef' | grep -oE '\bwal_[a-z0-9_]+\(' | tr -d '(' | sort -u >"$work/declared"
 nm -D --defined-only "$work/usr/lib/libsluice_wal.so" | awk '{ print $3 }' | sort -u >"$work/exported"
 "$cc" -E -P -I"$work/usr/include" "$work/usr/include/wal/format.h" |
     grep -oE 'static inline .*\bwal_[a-z0-9_]+\(' | grep -oE 'wal_[a-z0-9_]+\(' | tr -d '(' | sort -u >"$work/inline"
