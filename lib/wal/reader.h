@@ -75,7 +75,7 @@ int wal_reader_next(struct wal_reader *reader, struct wal_record *record);
  * Returns how many can be had, count at most, 0 if none, or
  *   -EBADMSG, -EIO, -ESTALE   the reader has failed, as above
  *   -ENOENT   the folder has been removed; noticed when wait_ms are over
- *   -EINVAL, ...              what the system said of a wait, which nothing known can cause
+ *   other     what wal_vfs.wait or wal_vfs.status said; of the POSIX ones nothing is known to come
  * Before the first wal_reader_next, 1 may be said where that one then says 0.
  */
 int wal_reader_wait(struct wal_reader *reader, unsigned count, int wait_ms);
