@@ -582,8 +582,8 @@ static void every_call_fails_once(void **state)
 {
     (void)state;
     const struct scenario *scenario = &scenarios[0];
-    int result = -1;
-    for (unsigned nth = 0; result < 0; nth++) {
+    bool failed = true;
+    for (unsigned nth = 0; failed; nth++) {
         struct bench *bench = damaged(scenario);
         struct wal_repair repair;
         assert_int_equal(wal_repair_plan(&repair, vfs_of(bench), DIR_NAME, &bench->err), 1);
@@ -591,11 +591,13 @@ static void every_call_fails_once(void **state)
         bench->sim->fail_after = nth;
         bench->sim->fail_count = 1;
         bench->sim->fail_code = -ENOSPC;
-        result = wal_repair_apply(&repair, &bench->err);
+        int result = wal_repair_apply(&repair, &bench->err);
         if (result < 0) {
             assert_true(strlen(bench->err.text) > 20);
         }
+        failed = bench->sim->fail_count == 0; /* some failures do no harm */
         bench->sim->fail_calls = 0;
+        bench->sim->fail_count = 0;
         wal_repair_free(&repair);
         assert_int_equal(sim_count(bench->sim, ".tmp"), 0); /* it cleans up after itself */
         expect_old_or_repaired(bench, scenario, false);
