@@ -223,7 +223,7 @@ static int parent_of(const char *path, char parent[WAL_PATH_BYTES])
     }
     char *slash = strrchr(parent, '/');
     if (slash == NULL) {
-        strcpy(parent, ".");
+        memcpy(parent, ".", 2);
     } else {
         slash[slash == parent] = '\0';
     }

@@ -27,6 +27,7 @@ struct measure {
     double seconds;
     double cpu_seconds;
     unsigned long long flushes;
+    unsigned long long records;
 };
 
 static int64_t clock_ns(clockid_t clock)
@@ -228,6 +229,7 @@ static void closed_loop(struct target *target, unsigned batch, double seconds,
         int64_t done_ns = now_ns();
         sample(measure, at_ns, done_ns);
         measure->flushes++;
+        measure->records += batch;
         bytes += (uint64_t)batch * RECORD;
         at_ns = done_ns;
     }
@@ -270,6 +272,7 @@ static void paced(struct target *target, double rate, double seconds, struct mea
         }
         flush(target);
         measure->flushes++;
+        measure->records += ready - done;
         int64_t end_ns = now_ns();
         for (; done < ready; done++) {
             sample(measure, start_ns + (int64_t)((double)done * 1e9 / rate), end_ns);
@@ -278,14 +281,14 @@ static void paced(struct target *target, double rate, double seconds, struct mea
     measure->seconds += (double)(now_ns() - start_ns) / 1e9;
 }
 
-static void report(const char *what, unsigned batch, struct measure measures[2])
+static void report(const char *what, struct measure measures[2])
 {
     static const char *const names[2] = {"bare", "wal"};
     double value[2][3];
     for (int i = 0; i < 2; i++) {
         value[i][0] = percentile(&measures[i], 0.5);
         value[i][1] = percentile(&measures[i], 0.99);
-        value[i][2] = (double)measures[i].flushes * batch / measures[i].seconds;
+        value[i][2] = (double)measures[i].records / measures[i].seconds;
         printf("%-22s %-5s p50 %8.0f us  p99 %8.0f us  %9.0f records/s  %llu flushes\n", what,
                names[i], value[i][0], value[i][1], value[i][2], measures[i].flushes);
     }
@@ -320,7 +323,7 @@ static void compare(const char *what, struct target targets[2], struct wal_reade
         }
     }
     if (!interrupted) {
-        report(what, batch, measures);
+        report(what, measures);
         fflush(stdout);
     }
     free(measures[0].latency_us);

@@ -129,8 +129,8 @@ static int look_again(struct wal_check *check, const struct wal_vfs *vfs, const 
 int wal_check_log(struct wal_check *check, const struct wal_vfs *vfs, const char *dir, bool live,
                   struct wal_err *err)
 {
-    struct wal_shared *shared;
-    int file;
+    struct wal_shared *shared = NULL;
+    int file = -1;
     int result = is_a_log(vfs, dir, err);
     if (result == 0) {
         result = wal_check_shared(vfs, dir, &shared, &file, err);
@@ -143,7 +143,7 @@ int wal_check_log(struct wal_check *check, const struct wal_vfs *vfs, const char
     } else {
         uint64_t durable = shared != NULL ? atomic_load(&shared->durable_lsn) : 0;
         result = look_again(check, vfs, dir, err);
-        if (result == 0 && check->last_lsn != 0 && check->last_lsn < durable &&
+        if (result == 0 && check->last_lsn != 0 && shared != NULL && check->last_lsn < durable &&
             atomic_load(&shared->opened_lsn) < durable) {
             check->damage = (struct wal_damage){
                 .kind = WAL_DAMAGE_SHORT, .first_lsn = check->last_lsn + 1, .last_lsn = durable};

@@ -115,8 +115,8 @@ static void print_segments(const struct wal_salvage *salvage)
 /* Of a log in use, nothing is shown before the writer has said that it is durable. */
 static int limit(struct dump *dump, const char *dir, struct wal_err *err)
 {
-    struct wal_shared *shared;
-    int file;
+    struct wal_shared *shared = NULL;
+    int file = -1;
     int result = wal_check_shared(wal_vfs_posix(), dir, &shared, &file, err);
     if (result == 0 && shared != NULL && dump->live) {
         uint64_t durable = atomic_load(&shared->durable_lsn);
@@ -129,7 +129,7 @@ static int limit(struct dump *dump, const char *dir, struct wal_err *err)
 static int run(const struct tool_command *command, int count, char **words)
 {
     struct dump dump = {.from = 1, .to = WAL_LSN_MAX, .show_bytes = 64};
-    struct wal_salvage salvage;
+    struct wal_salvage salvage = {0};
     struct wal_err err;
     bool segments = false;
     const char *dir;

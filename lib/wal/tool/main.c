@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 static const struct tool_command *const commands[] = {
-    &tool_stat, &tool_verify, &tool_dump, &tool_repair, &tool_bench,
+    &tool_stat, &tool_verify, &tool_dump, &tool_repair, &tool_bench, NULL,
 };
-#define COMMANDS (sizeof commands / sizeof *commands)
 
 int tool_cannot(const struct tool_command *command, const char *format, ...)
 {
@@ -146,7 +145,7 @@ int tool_parse(const struct tool_command *command, const struct tool_option *opt
         size_t length = equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2);
         const struct tool_option *option = options;
         while (option->name != NULL &&
-               (strlen(option->name) != length || strncmp(option->name, word + 2, length) != 0)) {
+               (strlen(option->name) != length || memcmp(option->name, word + 2, length) != 0)) {
             option++;
         }
         if (option->name == NULL) {
@@ -169,7 +168,7 @@ static void usage(FILE *file)
         file,
         "usage: sluice-wal COMMAND DIR [options]\n\n"
         "For the folder of a segment log, as sluice-api --wal-dir=DIR or wal_open makes it.\n\n");
-    for (size_t i = 0; i < COMMANDS; i++) {
+    for (size_t i = 0; commands[i] != NULL; i++) {
         fprintf(file, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
     }
     fprintf(file, "\n`sluice-wal COMMAND --help` tells more. Exit status of all of them: 0 fine;\n"
@@ -190,7 +189,7 @@ int main(int count, char **words)
         printf("sluice-wal " SLUICE_WAL_VERSION ", format %u\n", WAL_FORMAT_VERSION);
         return TOOL_FINE;
     }
-    for (size_t i = 0; i < COMMANDS; i++) {
+    for (size_t i = 0; commands[i] != NULL; i++) {
         if (strcmp(words[1], commands[i]->name) == 0) {
             int status = commands[i]->run(commands[i], count - 2, words + 2);
             if (fflush(stdout) != 0 || ferror(stdout)) {
