@@ -82,7 +82,7 @@ build: ## build/release/bin
 	@$(DEPS) build
 	@$(STEP) release
 
-install: build ## install the programs below PREFIX (and DESTDIR)
+install: build ## install the programs and the log's library below PREFIX (and DESTDIR)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove build/; runs/ stays (see `sluice clean`)

@@ -9,8 +9,9 @@
  *   NNNNNNNNNNNNNNNNNNNN.seg  a segment; N is its number, 20 decimal digits
  *   spare.tmp                 a segment being prepared; never holds records that count
  *   cursor                    how far the reader is done (below)
- *   shared                    volatile state of writer and reader (shared.h); worthless after a
- * boot writer.lock, reader.lock  locked while a writer or a reader is open
+ *   shared                    volatile state of writer and reader; worthless after a boot
+ *   writer.lock, reader.lock  locked while a writer or a reader is open
+ *   repair-*.tmp              of a repair that was cut off; never holds records that count
  *
  * LSN: the sequence number of a record. The first record of a log is 1; no two records that were
  * durable share one. The LSN is not stored with the record: a batch holds consecutive ones.
@@ -86,6 +87,7 @@
  *    72     done_count ranges, 16 bytes each: first and last LSN of records beyond lsn + 1 that are
  *           done as well; ascending, apart from each other
  */
+/* Calls: pure functions of their arguments, for any number of threads; nothing is allocated. */
 #ifndef WAL_FORMAT_H
 #define WAL_FORMAT_H
 

@@ -62,7 +62,8 @@ struct wal_walk {
 void wal_walk_init(struct wal_walk *walk, const struct wal_vfs *vfs, const char *dir);
 void wal_walk_free(struct wal_walk *walk);
 /* Opens a segment at its first batch. 1: it has a header; 0: it is empty (0 bytes or all zero);
- * -EBADMSG: the header is damaged or another's; -ENOENT and others from the file system. */
+ * -EBADMSG: the header is damaged (`place` is HEADER) or another's (ORDER); -ENOENT and others from
+ * the file system. */
 int wal_walk_open(struct wal_walk *walk, uint64_t number, struct wal_err *err);
 void wal_walk_to(struct wal_walk *walk, uint64_t offset);
 /* Reads and verifies the batch at offset. 1: valid; 0: not, see `place`; negative errno. */
@@ -98,8 +99,30 @@ struct wal_segment_info {
     bool empty;        /* not a byte of content behind the header */
 };
 
+enum wal_damage_kind {
+    WAL_DAMAGE_NONE,
+    WAL_DAMAGE_BATCH,    /* no batch that counts where one was: `place` */
+    WAL_DAMAGE_GAP,      /* records first_lsn to last_lsn are in no segment */
+    WAL_DAMAGE_HEADER,   /* of a segment */
+    WAL_DAMAGE_NUMBER,   /* the header is that of a segment of another number */
+    WAL_DAMAGE_STRANGER, /* a segment of another log */
+    WAL_DAMAGE_SHORT,    /* the log ends before what was durable since the boot */
+};
+
+/* The first bad place, for programs; wal_err has the sentence. */
+struct wal_damage {
+    enum wal_damage_kind kind;
+    enum wal_place place;
+    bool in_segment; /* `number` and `offset` tell where; else the folder as a whole */
+    uint64_t number;
+    uint64_t offset;
+    uint64_t first_lsn; /* the records concerned, as far as that is known; 0: not */
+    uint64_t last_lsn;
+};
+
 /* What recovery found. */
 struct wal_found {
+    struct wal_damage damage;          /* set with -EBADMSG, all else is then gone */
     struct wal_segment_info *segments; /* ascending by number */
     size_t count;
     uint64_t log_id; /* 0: a new log */

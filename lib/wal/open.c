@@ -185,7 +185,9 @@ static int start_segment(struct wal *wal, const struct wal_found *found, struct 
     if (!tail) {
         return 0;
     }
-    if (room && tail_fits(wal, found)) {
+    /* With numbers left out behind it, the next batch can't follow a copy: it needs a segment. */
+    bool gap = wal->durable_lsn > found->last_lsn;
+    if (room && !gap && tail_fits(wal, found)) {
         wal->sealed_lsn = found->tail.first_lsn - 1;
         return copy_tail(wal, found, err);
     }

@@ -52,6 +52,9 @@ static int scan(struct wal_probe *probe, struct wal_probe_stats *stats, struct w
     if (stats->done_lsn > stats->durable_lsn) {
         stats->durable_lsn = stats->done_lsn;
     }
+    if (found.has_cursor && wal_cursor_reach(&found.cursor) > stats->durable_lsn) {
+        stats->durable_lsn = wal_cursor_reach(&found.cursor); /* as wal_open does */
+    }
     stats->lag_records = stats->durable_lsn - stats->done_lsn;
     for (uint32_t i = 0; found.has_cursor && i < found.cursor.done_count; i++) {
         stats->lag_records -= found.cursor.done[i].last - found.cursor.done[i].first + 1;
@@ -88,6 +91,15 @@ static void look(const struct wal_shared *shared, struct wal_probe_stats *stats)
     stats->failed = (int)atomic_load(&shared->failed);
 }
 
+/* A log that was copied or repaired has no shared file until it is opened. */
+static bool has_segments(const struct wal_probe *probe)
+{
+    struct wal_numbers numbers = {0};
+    bool any = wal_list_segments(probe->vfs, probe->dir, &numbers) == 0 && numbers.count > 0;
+    wal_numbers_free(&numbers);
+    return any;
+}
+
 /* Maps the shared file if there is one; *current: a writer keeps it up to date (this boot's). */
 static int attach(struct wal_probe *probe, bool *current, struct wal_err *err)
 {
@@ -101,7 +113,7 @@ static int attach(struct wal_probe *probe, bool *current, struct wal_err *err)
     if (probe->shared == NULL) {
         int result = wal_shared_open(probe->vfs, probe->dir, false, &probe->shared,
                                      &probe->shared_file, err);
-        if (result < 0 && result != -ENODATA) {
+        if (result < 0 && result != -ENODATA && !(result == -ENOENT && has_segments(probe))) {
             return result;
         }
     }

@@ -73,9 +73,19 @@ static void remember_bad(struct recovery *recovery)
     recovery->bad_place = recovery->walk.place;
 }
 
+static struct wal_damage *note_damage(struct recovery *recovery, enum wal_damage_kind kind,
+                                      uint64_t number, uint64_t offset)
+{
+    recovery->found->damage =
+        (struct wal_damage){.kind = kind, .in_segment = true, .number = number, .offset = offset};
+    return &recovery->found->damage;
+}
+
 static int refuse_rot(struct recovery *recovery, uint64_t proof_number, uint64_t proof_offset)
 {
     char path[WAL_PATH_BYTES];
+    note_damage(recovery, WAL_DAMAGE_BATCH, recovery->bad_number, recovery->bad_offset)->place =
+        recovery->bad_place;
     wal_segment_path(path, recovery->dir, recovery->bad_number);
     return wal_fail(recovery->err, -EBADMSG,
                     "%s at %llu: %s, where durable records were (segment %llu at %llu, written "
@@ -93,6 +103,10 @@ static int refuse_gap(struct recovery *recovery, uint64_t reach, uint64_t durabl
         return refuse_rot(recovery, recovery->walk.header.number, offset);
     }
     char path[WAL_PATH_BYTES];
+    struct wal_damage *damage =
+        note_damage(recovery, WAL_DAMAGE_GAP, recovery->walk.header.number, offset);
+    damage->first_lsn = reach + 1;
+    damage->last_lsn = durable_lsn;
     wal_segment_path(path, recovery->dir, recovery->walk.header.number);
     return wal_fail(recovery->err, -EBADMSG,
                     "%s at %llu: records %llu to %llu, durable before it, are in no segment; "
@@ -224,6 +238,11 @@ static int scan_segment(struct recovery *recovery, struct wal_segment_info *info
     info->empty = true;
     int result = wal_walk_open(&recovery->walk, info->number, recovery->err);
     info->size = recovery->walk.size;
+    if (result == -EBADMSG) {
+        bool header = recovery->walk.place == WAL_PLACE_HEADER;
+        note_damage(recovery, header ? WAL_DAMAGE_HEADER : WAL_DAMAGE_NUMBER, info->number,
+                    header ? 0 : 24);
+    }
     if (result <= 0) {
         return result;
     }
@@ -233,6 +252,7 @@ static int scan_segment(struct recovery *recovery, struct wal_segment_info *info
     }
     if (header->log_id != found->log_id) {
         char path[WAL_PATH_BYTES];
+        note_damage(recovery, WAL_DAMAGE_STRANGER, info->number, 16);
         wal_segment_path(path, recovery->dir, info->number);
         return wal_fail(recovery->err, -EBADMSG, "%s at 16: the segment belongs to another log",
                         path);
@@ -286,6 +306,12 @@ static int check_floor(struct recovery *recovery, const struct wal_shared *share
                              durable == atomic_load(&shared->opened_lsn))) {
         return 0;
     }
+    struct wal_damage *damage =
+        note_damage(recovery, WAL_DAMAGE_SHORT, recovery->bad_number, recovery->bad_offset);
+    damage->place = recovery->bad_place;
+    damage->in_segment = recovery->has_bad;
+    damage->first_lsn = reach + 1;
+    damage->last_lsn = durable;
     if (recovery->has_bad) {
         char path[WAL_PATH_BYTES];
         wal_segment_path(path, recovery->dir, recovery->bad_number);

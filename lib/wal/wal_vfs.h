@@ -2,9 +2,17 @@
  * Everything the log asks of the operating system goes through this table, so that a test can lose
  * power, tear sectors, forget directory entries, fill the disk or fail the nth call.
  *
- * Every call returns 0 or positive, or a negative errno. Paths are what the caller of the library
- * gave as the log's folder, with "/name" behind it. A file is a number of the table's own choosing
- * (a descriptor, in the POSIX one), 0 or above.
+ * Every call returns 0 or positive, or a negative errno, which reaches the caller of the library as
+ * it is unless the header of that call says otherwise. The library acts on these: -EINTR of pread
+ * and pwritev (again; of sync it is a failure like any), -ENOENT of open and unlink, -EEXIST of
+ * make_dir, -EOPNOTSUPP of allocate, -ENOSPC and -EDQUOT of pwritev and allocate (no room, not
+ * final), -EAGAIN of lock, -ETIMEDOUT, -EAGAIN and -EINTR of wait. Any other of pwritev and sync on
+ * a segment is final.
+ *
+ * No call may be NULL. None keeps a pointer that it was given after it returns, `context` excepted,
+ * which is the caller's and must live as long as everything opened with the table. Paths are what
+ * the caller of the library gave as the log's folder, with "/name" behind it. A file is a number of
+ * the table's own choosing (a descriptor, in the POSIX one), 0 or above.
  *
  * A wrapper holds its own state behind `context` and calls the table it wraps. wal_vfs_posix() is
  * stateless and may be used by any number of threads; the library calls a table only from the
@@ -67,6 +75,7 @@ struct wal_vfs {
     int (*boot_id)(const struct wal_vfs *, unsigned char id[16]); /* other after each boot */
 };
 
+/* The real one. Static: nothing to free. Never fails. */
 const struct wal_vfs *wal_vfs_posix(void);
 
 #endif

@@ -91,9 +91,11 @@ static int check_header(struct wal_walk *walk, const char *path, uint64_t number
         if (read_result < 0) {
             return wal_fail(err, read_result, "Cannot read %s: %s", path, strerror(-read_result));
         }
+        walk->place = WAL_PLACE_HEADER;
         return wal_fail(err, -EBADMSG, "%s at 0: the segment's header is damaged", path);
     }
     if (walk->header.number != number) {
+        walk->place = WAL_PLACE_ORDER;
         return wal_fail(err, -EBADMSG, "%s at 24: the header is that of segment %llu", path,
                         (unsigned long long)walk->header.number);
     }

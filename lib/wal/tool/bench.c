@@ -1,16 +1,15 @@
 /*
- * The log beside the least that any log must do: a bare loop that writes the same bytes into a file
- * filled alike and flushes it. Both are run in turn, some rounds each, on the same disk; only
- * ratios of one run mean anything.
- *
- *   wal_bench DIR [SECONDS a measurement, 1] [ROUNDS, 3]
+ * sluice-wal bench: the log beside the least that any log must do: a bare loop that writes the same
+ * bytes into a file filled alike and flushes it. Both are run in turn, some rounds each, on the
+ * same disk; only ratios of one run mean anything.
  */
 #include "wal/reader.h"
-#include "wal/wal.h"
+#include "wal/tool/tool.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -28,6 +27,7 @@ struct measure {
     double seconds;
     double cpu_seconds;
     unsigned long long flushes;
+    unsigned long long records;
 };
 
 static int64_t clock_ns(clockid_t clock)
@@ -42,10 +42,51 @@ static int64_t now_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
+/* A folder of its own, and nothing of it is left: neither after a failure nor after Ctrl-C. */
+static char folder[WAL_PATH_BYTES];
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signal_number)
+{
+    interrupted = signal_number;
+}
+
+static void remove_below(const char *path)
+{
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        char name[WAL_PATH_BYTES];
+        if (wal_path(name, path, entry->d_name) == 0) {
+            unlink(name);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    rmdir(path);
+}
+
+static void clean_up(void)
+{
+    char log[WAL_PATH_BYTES];
+    if (folder[0] != '\0' && wal_path(log, folder, "log") == 0) {
+        remove_below(log);
+        remove_below(folder);
+    }
+}
+
 static void die(const char *what, int code)
 {
-    fprintf(stderr, "wal_bench: %s: %s\n", what, strerror(code < 0 ? -code : code));
-    exit(3);
+    fprintf(stderr, "sluice-wal bench: %s: %s\n", what, strerror(code < 0 ? -code : code));
+    clean_up();
+    exit(TOOL_CANNOT);
+}
+
+static void die_of(const struct wal_err *err)
+{
+    fprintf(stderr, "sluice-wal bench: %s\n", err->text);
+    clean_up();
+    exit(TOOL_CANNOT);
 }
 
 static void sample(struct measure *measure, int64_t from_ns, int64_t to_ns)
@@ -85,8 +126,8 @@ struct target {
 
 static void bare_open(struct target *target, const char *dir)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/bare", dir);
+    char path[WAL_PATH_BYTES];
+    wal_path(path, dir, "bare");
     *target = (struct target){.name = "bare"};
     target->file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     target->bytes = calloc(1, FILE_BYTES);
@@ -105,17 +146,16 @@ static void bare_open(struct target *target, const char *dir)
 
 static void log_open(struct target *target, const char *dir)
 {
-    char path[4096];
+    char path[WAL_PATH_BYTES];
     struct wal_options options;
     struct wal_err err;
-    snprintf(path, sizeof path, "%s/log", dir);
+    wal_path(path, dir, "log");
     wal_options_init(&options);
     options.segment_bytes = FILE_BYTES;
     options.batch_max_bytes = 4 << 20;
     *target = (struct target){.name = "wal", .bytes = calloc(1, RECORD)};
     if (target->bytes == NULL || wal_open(path, &options, &target->wal, &err) < 0) {
-        fprintf(stderr, "wal_bench: %s\n", err.text);
-        exit(3);
+        die_of(&err);
     }
 }
 
@@ -181,7 +221,7 @@ static void closed_loop(struct target *target, unsigned batch, double seconds,
     uint64_t bytes = 0;
     int64_t at_ns = start_ns;
     /* Within one file's size, so that no filling is timed on either side. */
-    while (at_ns < end_ns && bytes + (uint64_t)batch * 2 * RECORD < FILE_BYTES) {
+    while (!interrupted && at_ns < end_ns && bytes + (uint64_t)batch * 2 * RECORD < FILE_BYTES) {
         for (unsigned i = 0; i < batch; i++) {
             put(target);
         }
@@ -189,6 +229,7 @@ static void closed_loop(struct target *target, unsigned batch, double seconds,
         int64_t done_ns = now_ns();
         sample(measure, at_ns, done_ns);
         measure->flushes++;
+        measure->records += batch;
         bytes += (uint64_t)batch * RECORD;
         at_ns = done_ns;
     }
@@ -204,7 +245,7 @@ static void paced(struct target *target, double rate, double seconds, struct mea
     int64_t prepared_ns = 0;
     uint64_t total = (uint64_t)(rate * seconds);
     uint64_t done = 0;
-    while (done < total) {
+    while (!interrupted && done < total) {
         int64_t due_ns = start_ns + (int64_t)((double)done * 1e9 / rate);
         int64_t at_ns = now_ns();
         if (at_ns < due_ns) {
@@ -231,6 +272,7 @@ static void paced(struct target *target, double rate, double seconds, struct mea
         }
         flush(target);
         measure->flushes++;
+        measure->records += ready - done;
         int64_t end_ns = now_ns();
         for (; done < ready; done++) {
             sample(measure, start_ns + (int64_t)((double)done * 1e9 / rate), end_ns);
@@ -239,14 +281,14 @@ static void paced(struct target *target, double rate, double seconds, struct mea
     measure->seconds += (double)(now_ns() - start_ns) / 1e9;
 }
 
-static void report(const char *what, unsigned batch, struct measure measures[2])
+static void report(const char *what, struct measure measures[2])
 {
     static const char *const names[2] = {"bare", "wal"};
     double value[2][3];
     for (int i = 0; i < 2; i++) {
         value[i][0] = percentile(&measures[i], 0.5);
         value[i][1] = percentile(&measures[i], 0.99);
-        value[i][2] = (double)measures[i].flushes * batch / measures[i].seconds;
+        value[i][2] = (double)measures[i].records / measures[i].seconds;
         printf("%-22s %-5s p50 %8.0f us  p99 %8.0f us  %9.0f records/s  %llu flushes\n", what,
                names[i], value[i][0], value[i][1], value[i][2], measures[i].flushes);
     }
@@ -269,7 +311,7 @@ static void compare(const char *what, struct target targets[2], struct wal_reade
             die("samples", ENOMEM);
         }
     }
-    for (int round = 0; round < rounds; round++) {
+    for (int round = 0; round < rounds && !interrupted; round++) {
         for (int i = 0; i < 2; i++) {
             struct target *target = &targets[(round + i) % 2];
             settle(&targets[1], reader);
@@ -280,7 +322,10 @@ static void compare(const char *what, struct target targets[2], struct wal_reade
             }
         }
     }
-    report(what, batch, measures);
+    if (!interrupted) {
+        report(what, measures);
+        fflush(stdout);
+    }
     free(measures[0].latency_us);
     free(measures[1].latency_us);
 }
@@ -306,42 +351,90 @@ static void bench_reader(struct target *target, struct wal_reader *reader)
            (double)count * RECORD / seconds / 1e9, (double)count / seconds);
 }
 
-int main(int count, char **arguments)
+static void bench_recovery(const char *path)
 {
-    if (count < 2) {
-        fprintf(stderr, "usage: wal_bench DIR [SECONDS] [ROUNDS]\n");
-        return 2;
+    struct wal_options options;
+    struct wal *wal;
+    struct wal_err err;
+    int64_t start_ns = now_ns();
+    wal_options_init(&options);
+    if (wal_open(path, &options, &wal, &err) < 0) {
+        die_of(&err);
     }
-    double seconds = count > 2 ? atof(arguments[2]) : 1;
-    int rounds = count > 3 ? atoi(arguments[3]) : 3;
+    printf("%-22s %.0f ms for %u MiB\n", "recovery", (double)(now_ns() - start_ns) / 1e6,
+           FILE_BYTES * 4 >> 20);
+    wal_close(wal);
+}
+
+static void bench_all(double seconds, int rounds)
+{
     struct target targets[2];
     struct wal_reader *reader;
     struct wal_err err;
-    char path[4096];
-    bare_open(&targets[0], arguments[1]);
-    log_open(&targets[1], arguments[1]);
-    snprintf(path, sizeof path, "%s/log", arguments[1]);
+    char path[WAL_PATH_BYTES];
+    bare_open(&targets[0], folder);
+    log_open(&targets[1], folder);
+    wal_path(path, folder, "log");
     if (wal_reader_open(path, NULL, &reader, &err) < 0) {
-        fprintf(stderr, "wal_bench: %s\n", err.text);
-        return 3;
+        die_of(&err);
     }
     compare("one record a flush", targets, reader, 1, 0, seconds, rounds);
     compare("2000 records a flush", targets, reader, 2000, 0, seconds, rounds);
     compare("paced at 500/s", targets, reader, 1, 500, seconds, rounds);
     compare("paced at 5000/s", targets, reader, 1, 5000, seconds, rounds);
-    bench_reader(&targets[1], reader);
+    compare("paced at 20000/s", targets, reader, 1, 20000, seconds, rounds);
+    if (!interrupted) {
+        bench_reader(&targets[1], reader);
+    }
     wal_reader_close(reader);
     wal_close(targets[1].wal);
-
-    int64_t start_ns = now_ns();
-    struct wal_options options;
-    wal_options_init(&options);
-    if (wal_open(path, &options, &targets[1].wal, &err) < 0) {
-        fprintf(stderr, "wal_bench: %s\n", err.text);
-        return 3;
+    free(targets[1].bytes);
+    close(targets[0].file);
+    free(targets[0].bytes);
+    if (!interrupted) {
+        bench_recovery(path);
     }
-    printf("%-22s %.0f ms for %u MiB\n", "recovery", (double)(now_ns() - start_ns) / 1e6,
-           FILE_BYTES * 4 >> 20);
-    wal_close(targets[1].wal);
-    return 0;
 }
+
+static int run(const struct tool_command *command, int count, char **words)
+{
+    uint64_t seconds = 1;
+    uint64_t rounds = 3;
+    const char *dir;
+    const struct tool_option options[] = {
+        {"seconds", "N", TOOL_NUMBER, &seconds, 1, 60, "of each measurement [1]"},
+        {"rounds", "N", TOOL_NUMBER, &rounds, 1, 100, "of each comparison [3]"},
+        {0},
+    };
+    int status = tool_parse(command, options, count, words, &dir);
+    if (status >= 0) {
+        return status;
+    }
+    if (wal_path(folder, dir, "sluice-wal-bench-XXXXXX") < 0 || mkdtemp(folder) == NULL) {
+        folder[0] = '\0';
+        return tool_cannot(command, "Cannot make a folder in %s: %s", dir, strerror(errno));
+    }
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    bench_all((double)seconds, (int)rounds);
+    clean_up();
+    return interrupted ? 128 + interrupted : TOOL_FINE;
+}
+
+const struct tool_command tool_bench = {
+    .name = "bench",
+    .summary = "the log beside a bare loop of write and fdatasync, on the disk of a folder",
+    .text = "Measures in a folder of its own inside DIR, which it removes: records of 1 KiB, one a "
+            "flush, 2000\n"
+            "a flush, and paced at 500, 5000 and 20000 a second, each beside a bare loop that "
+            "writes the same\n"
+            "bytes to a file filled alike; then how fast the reader reads and a log is opened. "
+            "Takes about\n"
+            "10 x SECONDS x ROUNDS, 330 MiB, and can be cut short with Ctrl-C. Only the ratios of "
+            "one run mean\n"
+            "anything.\n\n"
+            "Exit status: 0 done; 2 a mistake in the command; 3 could not be done; 130 or 143 cut "
+            "short.\n",
+    .run = run,
+};
