@@ -36,7 +36,8 @@ bool pod_part_find(struct pod_part *part);
  * any CPU, if no freezer's state is to be read. A main process that is gone is forgotten. */
 enum main_state pod_part_look(struct pod_part *part);
 
-/* Reads the group of the main process again: a container's first process may be put into it late. */
+/* Reads the group of the main process again: a container's first process may be put into it late.
+ */
 void pod_part_read_group(struct pod_part *part);
 
 /* All processes of the part, as a table of their own. Negative errno when /proc cannot be read. */
