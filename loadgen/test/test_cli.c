@@ -60,6 +60,13 @@ static int teardown(void **state)
     return 0;
 }
 
+/* A generator that waits for its start does so with its metrics file open. */
+static void await_file(const char *path)
+{
+    while (access(path, F_OK) < 0)
+        clock_sleep_ns(NS_PER_MS);
+}
+
 static pid_t start(struct fixture *f, const char *const *arguments)
 {
     const char *argv[16] = {program};
@@ -266,8 +273,7 @@ static void starts_by_a_file(void **state)
     const char *const arguments[] = {f->target, option, "--rps=10", "--phase=a:100ms:1",
                                      f->ledger, folder, NULL};
     pid_t pid = start(f, arguments);
-    while (access(metrics_1, F_OK) < 0) // it waits with its metrics file open
-        clock_sleep_ns(NS_PER_MS);
+    await_file(metrics_1);
     assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
     int64_t start_us = clock_wall_us() + US_PER_S;
     int len = snprintf(text, sizeof(text), "%lld\n", (long long)start_us);
@@ -283,13 +289,13 @@ static void starts_by_a_file(void **state)
 static void stops_while_it_waits(void **state)
 {
     struct fixture *f = *state;
-    char option[112];
+    char option[112], metrics[112];
 
     snprintf(option, sizeof(option), "--start-file=%s/load", f->folder);
+    snprintf(metrics, sizeof(metrics), "%s/loadgen.jsonl", f->folder);
     const char *const arguments[] = {f->target, option, f->ledger, f->metrics, NULL};
     pid_t pid = start(f, arguments);
-    while (access(f->metrics_path, F_OK) < 0)
-        clock_sleep_ns(NS_PER_MS);
+    await_file(metrics);
     kill(pid, SIGTERM);
     assert_int_equal(finish(f, pid), 143);
     assert_int_equal(access(f->ledger_path, F_OK), -1);
