@@ -298,7 +298,8 @@ static void stops_while_it_waits(void **state)
     await_file(metrics);
     kill(pid, SIGTERM);
     assert_int_equal(finish(f, pid), 143);
-    assert_int_equal(access(f->ledger_path, F_OK), -1);
+    /* A fixture is always there, which the analyser cannot know. */
+    assert_int_equal(access(f->ledger_path, F_OK), -1); /* NOLINT(*NonNullParamChecker) */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
