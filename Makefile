@@ -18,12 +18,12 @@ DEPS  := scripts/deps --quiet
 STEP  := JOBS=$(JOBS) WERROR=$(WERROR) scripts/build
 SUITE := scripts/run-tests
 
-.PHONY: help deps build compare test unit test-trixie oracle contract bench lint fmt asan tsan install clean
+.PHONY: help deps build compare test unit test-trixie test-compose oracle contract bench lint fmt asan tsan install clean
 
 help: ## this list
 	@printf 'Usage: make TARGET [VARIABLE=value]\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
-	    printf '  %-11s %s\n' "$$target" "$$text"; done
+	    printf '  %-12s %s\n' "$$target" "$$text"; done
 	@printf '\nVariables: JOBS=%s WERROR=OFF|ON; for compare: SCENARIO=quick REPEAT=1\n' '$(JOBS)'
 	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"\n  THROUGH=compose (in containers); for contract: SINK=wal\n'
 
@@ -43,6 +43,9 @@ unit: build ## unit tests and driver contracts alone
 test-trixie: ## on Debian 13 (as root): both compilers, `make unit`, a run of each sink
 	@JOBS=$(JOBS) WERROR=$(WERROR) scripts/in-debian trixie \
 	    sh -c 'scripts/build clang && scripts/build release && $(SUITE) $(BUILD) -LE "^(e2e|oracle|root)$$"'
+
+test-compose: ## compose/ on a container engine (a private one where none runs), with kills by hand
+	@tests/compose/test
 
 oracle: build ## builds broken on purpose: shows that the audit catches each
 	@$(DEPS) run test

@@ -3,6 +3,9 @@
 execute_process(COMMAND git -C ${SOURCE_DIR} describe --always --dirty --abbrev=12 --match=v[0-9]*
     OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT commit)
+    set(commit "$ENV{SLUICE_COMMIT}") # where there is no repository, as in a container
+endif()
+if(NOT commit)
     set(commit "unknown")
 endif()
 set(text "#define SLUICE_COMMIT \"${commit}\"\n")
