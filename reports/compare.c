@@ -79,8 +79,10 @@ static void load_entry(struct entry *entry, const char *dir, const char *sink, c
     if (audit_write(&entry->audit, run->dir, &err) < 0)
         strings_add(&entry->notes, "%s", err.text);
     entry->has_figures = run->ledger_err.code == 0 && run_times_ok(run);
-    if (entry->has_figures)
+    if (entry->has_figures) {
         figures_compute(&entry->figures, &entry->series, run);
+        curves_compute(entry->curves, run);
+    }
     gates_check(entry);
     shed(run);
 }
@@ -291,6 +293,7 @@ void comparison_free(struct comparison *comparison)
         audit_free(&entry->audit);
         figures_free(&entry->figures);
         series_free(&entry->series);
+        curves_free(entry->curves);
         strings_free(&entry->reasons);
         strings_free(&entry->notes);
     }
@@ -379,8 +382,7 @@ static int write_file(const char *dir, const char *name, struct buf *text, struc
     return result;
 }
 
-int report_comparison(const char *comparison_dir, const struct report_options *options,
-                      struct report_result *result, struct err *err)
+int report_comparison(const char *comparison_dir, struct report_result *result, struct err *err)
 {
     struct comparison comparison;
     struct buf text = {0};
@@ -388,7 +390,6 @@ int report_comparison(const char *comparison_dir, const struct report_options *o
     int code = comparison_load(&comparison, comparison_dir, err);
     if (code < 0)
         goto out;
-    comparison.gnuplot = options && options->gnuplot ? options->gnuplot : "gnuplot";
     code = charts_draw(&comparison, err);
     if (code < 0)
         goto out;

@@ -112,7 +112,7 @@ static int make_report(const struct options *options, const char *dir)
     struct report_result result = {0};
     struct err err = {0};
     int code = EXIT_OK;
-    if (report_comparison(dir, NULL, &result, &err) < 0) {
+    if (report_comparison(dir, &result, &err) < 0) {
         code = command_fail(EXIT_UNUSABLE, err.text);
     } else {
         printf("%s%s/compare.md\n", result.summary.data ? result.summary.data : "", dir);
