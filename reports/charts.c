@@ -348,7 +348,8 @@ static void add_part(struct draft *draft, struct svg_panel *panel, size_t group,
         const struct os_sample *sample = &part->samples[i];
         double at = (double)(sample->ts_us - run->manifest.start_us) / 1e6 / width;
         double value = memory ? sample->rss_bytes / 1048576 : sample->cpu_pct;
-        if (!(at >= 0) || at >= (double)bins || !isfinite(value))
+        if (!(at >= 0) || at >= (double)bins || sample->ts_us > run->manifest.end_us ||
+            !isfinite(value))
             continue;
         size_t bin = (size_t)at;
         y[bin] = memory ? fmax(y[bin], value) : y[bin] + value;

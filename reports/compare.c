@@ -385,7 +385,7 @@ static int write_file(const char *dir, const char *name, struct buf *text, struc
 int report_comparison(const char *comparison_dir, struct report_result *result, struct err *err)
 {
     struct comparison comparison;
-    struct buf text = {0};
+    struct buf text = {0}, page = {0};
     memset(result, 0, sizeof(*result));
     int code = comparison_load(&comparison, comparison_dir, err);
     if (code < 0)
@@ -398,11 +398,15 @@ int report_comparison(const char *comparison_dir, struct report_result *result, 
     if (code < 0)
         goto out;
     compare_markdown(&comparison, &text);
+    compare_html(&comparison, text.data, &page);
     code = write_file(comparison_dir, "compare.md", &text, err);
+    if (code == 0)
+        code = write_file(comparison_dir, "compare.html", &page, err);
     if (code < 0)
         goto out;
     fill_result(&comparison, result);
 out:
+    buf_free(&page);
     comparison_free(&comparison);
     return code;
 }

@@ -106,6 +106,8 @@ double group_replicas(const struct group *group);                            /* 
 void put_version(struct buf *out, const struct group *group, bool markdown); /* both */
 
 void compare_markdown(const struct comparison *comparison, struct buf *out);
+/* The same as a page that needs no other file: markdown is what compare_markdown made. */
+void compare_html(const struct comparison *comparison, const char *markdown, struct buf *out);
 void tables_measured(const struct comparison *comparison,
                      struct buf *out); /* latency to statistics */
 void tables_fairness(const struct comparison *comparison,
@@ -113,6 +115,5 @@ void tables_fairness(const struct comparison *comparison,
 void tables_surroundings(const struct comparison *comparison,
                          struct buf *out); /* promises to validity */
 void compare_json(const struct comparison *comparison, struct buf *out);
-
 
 #endif

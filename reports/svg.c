@@ -11,6 +11,7 @@ enum {
     LEFT = 60,
     RIGHT = 16,
     LINE = 22,        /* of text */
+    HEAD = 27,        /* a panel's title, and half of the number at its axis' end */
     MARK = 6,         /* a row of marks */
     LETTER = 9,       /* a mean one */
     MARKS_A_LINE = 6, /* shapes on a line, so that it is known without its colour */
@@ -315,8 +316,8 @@ static void put_limit(struct buf *out, const struct svg_panel *panel, double top
         return;
     double y = at_y(panel, top, panel->limit.value);
     buf_printf(out, "<path class=\"q\" d=\"M%d %.1fH%d\"/>", LEFT, y, WIDTH - RIGHT);
-    buf_printf(out, "<text class=\"b\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">", WIDTH - RIGHT - 4,
-               y - 5 < top + 10 ? y + 15 : y - 5);
+    buf_printf(out, "<text class=\"b h\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">",
+               WIDTH - RIGHT - 4, y - 5 < top + 10 ? y + 15 : y - 5);
     svg_text(out, panel->limit.label);
     buf_puts(out, "</text>");
 }
@@ -338,38 +339,38 @@ static void put_axis_data(struct buf *out, const struct svg_panel *panel, double
 
 static double panel_height(const struct svg_panel *panel)
 {
-    return LINE + panel->mark_rows * MARK + panel->height + LINE + (panel->x_title ? LINE : 0) + 8;
+    return HEAD + panel->mark_rows * MARK + panel->height + LINE + (panel->x_title ? LINE : 0) + 8;
 }
 
 static void put_panel(struct buf *out, const struct svg_picture *picture, size_t index, double top)
 {
     const struct svg_panel *panel = &picture->panels[index];
-    double plot_top = top + LINE + panel->mark_rows * MARK;
+    double plot_top = top + HEAD + panel->mark_rows * MARK;
     buf_puts(out, "<g class=\"p\"");
     put_axis_data(out, panel, plot_top);
     buf_printf(out,
                ">\n<clipPath id=\"%s-%zu\"><rect x=\"%d\" y=\"%.1f\" width=\"%.0f\" "
                "height=\"%.1f\"/></clipPath>\n",
-               picture->name, index, LEFT, top + LINE - 4, PLOT,
-               plot_top - top - LINE + 5 + panel->height);
+               picture->name, index, LEFT, top + HEAD - 4, PLOT,
+               plot_top - top - HEAD + 5 + panel->height);
     buf_printf(out, "<text class=\"t\" x=\"2\" y=\"%.1f\">", top + 15);
     svg_text(out, panel->title);
     buf_puts(out, "</text>");
-    put_band_names(out, panel, top + 15, 2.0 + LETTER * (double)strlen(panel->title) + 12);
+    put_band_names(out, panel, top + 15, 2.0 + (LETTER + 1) * (double)strlen(panel->title) + 8);
     buf_printf(out, "<g clip-path=\"url(#%s-%zu)\" class=\"v\">", picture->name, index);
     put_bands(out, panel, plot_top);
-    put_marks(out, panel, top + LINE);
+    put_marks(out, panel, top + HEAD - 2);
     buf_puts(out, "</g>\n<g class=\"y\">");
     put_y_ticks(out, panel, plot_top);
     buf_puts(out, "</g>\n");
     put_x_ticks(out, panel, plot_top);
     buf_printf(out, "<rect class=\"a\" x=\"%d\" y=\"%.1f\" width=\"%.0f\" height=\"%.1f\"/>\n",
                LEFT, plot_top, PLOT, panel->height);
-    put_limit(out, panel, plot_top);
     buf_printf(out, "<g clip-path=\"url(#%s-%zu)\" class=\"v\">\n", picture->name, index);
     for (size_t i = 0; i < panel->line_count; i++)
         put_line(out, panel, plot_top, i);
     buf_puts(out, "</g>\n");
+    put_limit(out, panel, plot_top);
     if (panel->x_title) {
         buf_printf(out, "<text class=\"n\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">",
                    LEFT + PLOT / 2, plot_top + panel->height + LINE + 14);
