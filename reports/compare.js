@@ -29,7 +29,7 @@
     function readPath(path, plot) {
         var points = [], pattern = /([ML])(-?[\d.]+) (-?[\d.]+)/g, match;
         while ((match = pattern.exec(path.getAttribute('d'))))
-            points.push({ move: match[1] === 'M', u: (match[2] - plot[0]) / plot[2], y: Number(match[3]) });
+            points.push({ move: match[1] === 'M', u: (match[2] - plot[0]) / plot[2], y: match[3] });
         return { path: path, points: points };
     }
     function readPanel(chart, g) {
