@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cognitive.h"
 #include "compare.h"
 #include "text.h"
 
@@ -338,6 +339,7 @@ void compare_markdown(const struct comparison *comparison, struct buf *out)
              "ranks last in a percentile;\n\"not 202\" stands where a rank lies among those.\n\n");
     put_charts(comparison, out);
     tables_measured(comparison, out);
+    cognitive_markdown(comparison, out);
     put_warnings(comparison, out, "unverified",
                  "**Unverified settings** (could not be read back):");
     tables_surroundings(comparison, out);
