@@ -86,8 +86,8 @@
             for (var power = Math.pow(10, Math.floor(Math.log10(low))); power <= high; power *= 10)
                 (high / low > 40 ? [1] : [1, 2, 5]).forEach(function (m) { found.push(power * m); });
         } else {
-            var step = Math.pow(10, Math.floor(Math.log10((high - low) / 5)));
-            step *= (high - low) / step > 25 ? 5 : (high - low) / step > 10 ? 2 : 1;
+            var wanted = (high - low) / 6, step = Math.pow(10, Math.floor(Math.log10(wanted)));
+            step *= wanted / step <= 1.000001 ? 1 : wanted / step <= 2 ? 2 : wanted / step <= 5 ? 5 : 10;
             for (v = Math.ceil(low / step) * step; v <= high; v += step) found.push(Number(v.toPrecision(10)));
         }
         return found.filter(function (t) { return t >= low * (1 - 1e-9) && t <= high * (1 + 1e-9); });

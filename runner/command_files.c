@@ -130,7 +130,8 @@ static int make_report(const struct options *options, const char *dir)
 static int report_main(int argc, char *argv[])
 {
     struct options *options = options_new(
-        "sluice report", "writes compare.md, compare.json and charts of a comparison again");
+        "sluice report",
+        "writes compare.md, compare.html, compare.json and charts of a comparison again");
     options_add(options, "Settings", place_options);
     options_add(options, "Settings", report_options);
     int code;

@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "page_check.h"
 #include "reports/report.h"
 #include "rundir.h"
 
@@ -523,7 +524,9 @@ static void test_none_counts(void **state)
 
 /* ---- foreign text ---- */
 
-#define NASTY "<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*\\n\\u001b[31m"
+#define NASTY                                                                                      \
+    "<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*\\n\\u001b[31m</title></script><svg "    \
+    "onload=x>\\\"'&#60;b&#62;{\\\"a\\\": 1}"
 
 static void check_inert(const char *md)
 {
@@ -545,6 +548,89 @@ static void check_inert(const char *md)
             fail_msg("%zu cells instead of %zu: %.*s", pipes, wanted, (int)len, line);
         wanted = pipes;
     }
+}
+
+static void check_page(const char *dir, const char *name)
+{
+    char why[256], *page = rundir_read(dir, name);
+    if (!page_check(page, why, sizeof(why)))
+        fail_msg("%s: %s", name, why);
+    free(page);
+}
+
+/* The checker itself must be able to fail. */
+static void test_page_check(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "<p>a",
+        "<p>a</b>",
+        "<b>a</b>",
+        "<p onclick=\"a\">a</p>",
+        "<p class=a>a</p>",
+        "<p>a > b</p>",
+        "<p>&nbsp;</p>",
+        "<p>a & b</p>",
+        "<a href=\"javascript:b\">a</a>",
+        "<a href=\"//b\">a</a>",
+        "<p class=\"<\">a</p>",
+        "<p>\x1b[31m</p>",
+        "<script>a</title></script>",
+        "<!-- a -->",
+        "<p class=\"a\"\"></p>",
+    };
+    char why[256];
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (page_check(bad[i], why, sizeof(why)))
+            fail_msg("taken: %s", bad[i]);
+    assert_true(page_check("<p class=\"a\">a &lt; &#35; <code>b</code></p>\n", why, sizeof(why)));
+}
+
+static size_t count(const char *text, const char *part)
+{
+    size_t found = 0;
+    while ((text = strstr(text, part))) {
+        found++;
+        text += strlen(part);
+    }
+    return found;
+}
+
+/* The page says what compare.md says, holds all pictures, and can neither load nor send anything.
+ */
+static void test_page(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS);
+    struct report_result result;
+    char *md = report(dir, &result), *html = rundir_read(dir, "compare.html");
+    check_page(dir, "compare.html");
+    assert_true(strlen(html) < 2 * 1024 * 1024);
+    has(html, "content=\"default-src 'none'; script-src 'sha256-");
+    has_not(html, "unsafe-");
+    has_not(html, "fetch(");
+    has_not(html, "XMLHttpRequest");
+    has_not(html, "innerHTML");
+    has_not(html, "import");
+    has_not(html, "url(http");
+    assert_int_equal(count(html, "<script"), 1);
+    assert_int_equal(count(html, "<style"), 2);
+    assert_int_equal(count(html, "<svg"), 6);
+    /* Every row of every table, heading and entry of a list. */
+    assert_int_equal(count(html, "<tr>"), count(md, "\n|") - count(md, "\n| -"));
+    assert_int_equal(count(html, "<h2>"), count(md, "\n## "));
+    assert_int_equal(count(html, "<h3>"), count(md, "\n### "));
+    assert_int_equal(count(html, "<li>"), count(md, "\n- ") + count(md, "\n> - "));
+    has(html, "<td>SLA: api p99 &lt;= 50 ms</td><td class=\"r\"><strong>met</strong></td>");
+    has(html, "<td class=\"r\">20 ms (12 to 31 ms)</td>");
+    has(html, "<li><strong>wal</strong>: meets the SLA (api p99 20 ms, limit 50 ms)");
+    *strstr(html, "<script") = '\0'; /* what is left is text */
+    has_not(html, "**");
+    has_not(html, "\\");
+    free(html);
+    free(md);
+    report_result_free(&result);
+    rundir_remove(dir);
 }
 
 static void test_inert(void **state)
@@ -581,6 +667,14 @@ static void test_inert(void **state)
     char *md = report(dir, &result);
     check_inert(md);
     has_not(result.summary.data, "\x1b");
+    check_page(dir, "compare.html");
+    char *html = rundir_read(dir, "compare.html");
+    assert_int_equal(count(html, "<script"), 1);
+    has(html, "&lt;img src=x onerror=alert(1)&gt;|`id`[a](javascript:b)*c*");
+    free(html);
+    check_page(dir, "charts/backlog.svg");
+    check_page(dir, "charts/latency.svg");
+    check_page(dir, "charts/cpu.svg");
     free(md);
     report_result_free(&result);
     free(run);
@@ -606,6 +700,7 @@ static void test_charts(void **state)
         has(picture, "prefers-color-scheme:dark");
         has(picture, "class=\"l c0\""); /* wal's */
         has(picture, "</svg>\n");
+        check_page(dir, file);
         free(picture);
         free(link);
         free(file);
@@ -812,7 +907,8 @@ int main(void)
         cmocka_unit_test(test_recovery),    cmocka_unit_test(test_unknown_background),
         cmocka_unit_test(test_tiny),        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_loss_stays),  cmocka_unit_test(test_not_drained),
-        cmocka_unit_test(test_none_counts), cmocka_unit_test(test_inert),
+        cmocka_unit_test(test_none_counts), cmocka_unit_test(test_page_check),
+        cmocka_unit_test(test_page),        cmocka_unit_test(test_inert),
         cmocka_unit_test(test_charts),      cmocka_unit_test(test_nothing_there),
         cmocka_unit_test(test_damage),      cmocka_unit_test(test_trace),
         cmocka_unit_test(test_pods),        cmocka_unit_test(test_pods_are_no_other_work),
