@@ -316,8 +316,10 @@ static void put_limit(struct buf *out, const struct svg_panel *panel, double top
         return;
     double y = at_y(panel, top, panel->limit.value);
     buf_printf(out, "<path class=\"q\" d=\"M%d %.1fH%d\"/>", LEFT, y, WIDTH - RIGHT);
-    buf_printf(out, "<text class=\"b h\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">",
-               WIDTH - RIGHT - 4, y - 5 < top + 10 ? y + 15 : y - 5);
+    /* On an axis of shares the lines rise to the right, and the name must not hide them. */
+    buf_printf(out, "<text class=\"b h\" text-anchor=\"%s\" x=\"%d\" y=\"%.1f\">",
+               panel->x.share ? "start" : "end", panel->x.share ? LEFT + 4 : WIDTH - RIGHT - 4,
+               y - 5 < top + 10 ? y + 15 : y - 5);
     svg_text(out, panel->limit.label);
     buf_puts(out, "</text>");
 }
