@@ -128,8 +128,9 @@ static void put_x_ticks(struct buf *out, const struct svg_panel *panel, double t
 {
     buf_puts(out, "<g class=\"x\">");
     if (panel->x.log) {
-        for (double value = panel->x.low; value <= panel->x.high * (1 + 1e-9); value *= 10)
-            put_x_tick(out, panel, top, value);
+        int decades = (int)floor(log10(panel->x.high / panel->x.low) + 1e-9);
+        for (int i = 0; i <= decades; i++)
+            put_x_tick(out, panel, top, panel->x.low * pow(10, i));
     } else {
         double step = step_of(&panel->x, 6);
         for (int i = 0; panel->x.low + i * step <= panel->x.high * (1 + 1e-9); i++)
@@ -158,7 +159,8 @@ static void put_y_ticks(struct buf *out, const struct svg_panel *panel, double t
         return;
     }
     double decades = log10(axis->high / axis->low);
-    for (double power = axis->low; power <= axis->high * (1 + 1e-9); power *= 10) {
+    for (int decade = 0; decade <= (int)floor(decades + 1e-9); decade++) {
+        double power = axis->low * pow(10, decade);
         put_y_tick(out, panel, top, power, true);
         for (int i = 2; i <= 5 && decades < 4; i += 3)
             if (i * power <= axis->high * (1 + 1e-9))

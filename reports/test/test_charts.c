@@ -13,6 +13,7 @@
 
 #include "page_check.h"
 #include "reports/charts.h"
+#include "reports/compare.h"
 #include "reports/svg.h"
 
 /* ---- percentiles ---- */
@@ -79,6 +80,44 @@ static void test_curves(void **state)
     assert_true(curves[CURVE_DURABLE].count == 0);
     curves_free(curves);
     free(rows);
+}
+
+/* ---- Markdown as a page ---- */
+
+static void check_markdown(const char *markdown, const char *wanted)
+{
+    struct comparison comparison = {0};
+    struct buf page = {0};
+    char why[256];
+    compare_html(&comparison, markdown, &page);
+    const char *start = strstr(page.data, "<main>\n") + 7, *end = strstr(page.data, "</main>");
+    if ((size_t)(end - start) != strlen(wanted) || strncmp(start, wanted, strlen(wanted)) != 0)
+        fail_msg("%s\nbecame\n%.*s", markdown, (int)(end - start), start);
+    if (!page_check(page.data, why, sizeof(why)))
+        fail_msg("%s", why);
+    buf_free(&page);
+}
+
+static void test_markdown(void **state)
+{
+    (void)state;
+    check_markdown("# a\n\nb\nc **d** `e<f`\n",
+                   "<h1>a</h1>\n<p>b c <strong>d</strong> <code>e&lt;f</code></p>\n");
+    check_markdown("- a\n  b\n- c\n\nd\n", "<ul>\n<li>a   b</li>\n<li>c</li>\n</ul>\n<p>d</p>\n");
+    check_markdown("> **a**\n>\n> - b\n",
+                   "<blockquote>\n<p><strong>a</strong></p>\n<ul>\n<li>b</li>\n</ul>\n"
+                   "</blockquote>\n");
+    check_markdown(
+        "| a | b |\n| - | -: |\n| c |  |\n",
+        "<div class=\"table\"><table>\n<thead><tr><th>a</th><th class=\"r\">b</th></tr>\n"
+        "</thead>\n<tbody>\n<tr><td>c</td><td class=\"r\"></td></tr>\n"
+        "</tbody></table></div>\n");
+    check_markdown("[a](docs/b.md) [c](https://d.e/f)\n",
+                   "<p><a href=\"docs/b.md\">a</a> <a href=\"https://d.e/f\">c</a></p>\n");
+    check_markdown("[a](//b) [c](javascript:d) [e\n", "<p>[a](//b) [c](javascript:d) [e</p>\n");
+    check_markdown("**a\n", "<p><strong>a</strong></p>\n");
+    check_markdown("\\*\\<&lt;&#124;&#9;&x;\n", "<p>*&lt;&lt;&#124;&amp;#9;&amp;x;</p>\n");
+    check_markdown("![nothing](https://x/y.svg)\n", "");
 }
 
 /* ---- pictures ---- */
@@ -176,6 +215,7 @@ static void test_axes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_curves), cmocka_unit_test(test_panel),
-                                       cmocka_unit_test(test_peak), cmocka_unit_test(test_axes)};
+                                       cmocka_unit_test(test_peak), cmocka_unit_test(test_markdown),
+                                       cmocka_unit_test(test_axes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
