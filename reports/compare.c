@@ -79,8 +79,10 @@ static void load_entry(struct entry *entry, const char *dir, const char *sink, c
     if (audit_write(&entry->audit, run->dir, &err) < 0)
         strings_add(&entry->notes, "%s", err.text);
     entry->has_figures = run->ledger_err.code == 0 && run_times_ok(run);
-    if (entry->has_figures)
+    if (entry->has_figures) {
         figures_compute(&entry->figures, &entry->series, run);
+        curves_compute(entry->curves, run);
+    }
     gates_check(entry);
     shed(run);
 }
@@ -291,6 +293,7 @@ void comparison_free(struct comparison *comparison)
         audit_free(&entry->audit);
         figures_free(&entry->figures);
         series_free(&entry->series);
+        curves_free(entry->curves);
         strings_free(&entry->reasons);
         strings_free(&entry->notes);
     }
@@ -379,16 +382,14 @@ static int write_file(const char *dir, const char *name, struct buf *text, struc
     return result;
 }
 
-int report_comparison(const char *comparison_dir, const struct report_options *options,
-                      struct report_result *result, struct err *err)
+int report_comparison(const char *comparison_dir, struct report_result *result, struct err *err)
 {
     struct comparison comparison;
-    struct buf text = {0};
+    struct buf text = {0}, page = {0};
     memset(result, 0, sizeof(*result));
     int code = comparison_load(&comparison, comparison_dir, err);
     if (code < 0)
         goto out;
-    comparison.gnuplot = options && options->gnuplot ? options->gnuplot : "gnuplot";
     code = charts_draw(&comparison, err);
     if (code < 0)
         goto out;
@@ -397,11 +398,15 @@ int report_comparison(const char *comparison_dir, const struct report_options *o
     if (code < 0)
         goto out;
     compare_markdown(&comparison, &text);
+    compare_html(&comparison, text.data, &page);
     code = write_file(comparison_dir, "compare.md", &text, err);
+    if (code == 0)
+        code = write_file(comparison_dir, "compare.html", &page, err);
     if (code < 0)
         goto out;
     fill_result(&comparison, result);
 out:
+    buf_free(&page);
     comparison_free(&comparison);
     return code;
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "audit.h"
+#include "charts.h"
 #include "figures.h"
 #include "report.h"
 #include "run.h"
@@ -26,6 +27,7 @@ struct entry {      /* one run */
     struct audit audit;
     struct figures figures; /* empty when has_figures is false */
     struct series series;
+    struct curve curves[CURVE_COUNT];
     bool has_figures;
     struct strings reasons; /* why it stays out of the verdict; none: it counts */
     struct strings notes;   /* what a reader should know besides */
@@ -51,7 +53,6 @@ struct comparison {
     size_t group_count;
     const struct manifest
         *reference; /* of the first run that counts, else of the first readable; or NULL */
-    const char *gnuplot;
     struct strings chart_files; /* below dir */
     char *chart_problem;        /* why there are none, or NULL */
 };
@@ -105,6 +106,8 @@ double group_replicas(const struct group *group);                            /* 
 void put_version(struct buf *out, const struct group *group, bool markdown); /* both */
 
 void compare_markdown(const struct comparison *comparison, struct buf *out);
+/* The same as a page that needs no other file: markdown is what compare_markdown made. */
+void compare_html(const struct comparison *comparison, const char *markdown, struct buf *out);
 void tables_measured(const struct comparison *comparison,
                      struct buf *out); /* latency to statistics */
 void tables_fairness(const struct comparison *comparison,
@@ -112,10 +115,5 @@ void tables_fairness(const struct comparison *comparison,
 void tables_surroundings(const struct comparison *comparison,
                          struct buf *out); /* promises to validity */
 void compare_json(const struct comparison *comparison, struct buf *out);
-
-/* Draws into dir/charts; fills chart_files or chart_problem. -errno only when a file of ours could
- * not be written. */
-int charts_draw(struct comparison *comparison, struct err *err);
-const char *sink_colour(const struct comparison *comparison, size_t group);
 
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cognitive.h"
 #include "compare.h"
 #include "text.h"
 
@@ -261,7 +262,7 @@ static void put_charts(const struct comparison *comparison, struct buf *out)
 {
     buf_puts(out, "## Charts\n\n");
     for (size_t i = 0; i < comparison->chart_files.count; i++) {
-        /* Their names are ours. The .gp beside each draws it again. */
+        /* Their names are ours. */
         const char *file = comparison->chart_files.items[i];
         const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
         buf_printf(out, "![%.*s](%s)\n\n", (int)strcspn(name, "."), name, file);
@@ -271,11 +272,15 @@ static void put_charts(const struct comparison *comparison, struct buf *out)
         text_markdown(out, comparison->chart_problem);
         buf_puts(out, "\n\n");
     } else {
-        buf_puts(out, "A colour stands for the same sink everywhere; grey bands are faults, until "
-                      "recovered; hatched ones are background\nwork, with a mark at the top in the "
-                      "colour of each sink that it befell. Of a sink with several runs the first "
-                      "that\ncounts is drawn. A request without a 202 is drawn at its "
-                      "timeout.\n\n");
+        buf_puts(out,
+                 "A colour, its dashes and marks stand for the same sink everywhere (a star: no "
+                 "run of it counts). Grey bands are faults,\nuntil recovered; pale ones are "
+                 "background work, with a mark above in the colour of each sink that it "
+                 "befell. Of a sink\nwith several runs the first that counts is drawn. A "
+                 "request without a 202 is drawn at its timeout. Latency by percentile\nis of "
+                 "the whole steady phase, faults and all. CPU is the mean of each second, "
+                 "memory the most. compare.html has the\nsame charts to point at, zoom and "
+                 "switch sinks off.\n\n");
     }
 }
 
@@ -334,6 +339,7 @@ void compare_markdown(const struct comparison *comparison, struct buf *out)
              "ranks last in a percentile;\n\"not 202\" stands where a rank lies among those.\n\n");
     put_charts(comparison, out);
     tables_measured(comparison, out);
+    cognitive_markdown(comparison, out);
     put_warnings(comparison, out, "unverified",
                  "**Unverified settings** (could not be read back):");
     tables_surroundings(comparison, out);

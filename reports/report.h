@@ -5,8 +5,7 @@
  * better figure. The formats are those of docs/metrics.md.
  *
  * Ownership: strings that come back belong to the struct they are in; the _free functions release
- * them. Threads: no shared state; two threads may work on two folders. report_comparison starts
- * gnuplot and waits for it.
+ * them. Threads: no shared state; two threads may work on two folders.
  */
 #ifndef SLUICE_REPORTS_REPORT_H
 #define SLUICE_REPORTS_REPORT_H
@@ -79,10 +78,6 @@ void audit_free(struct audit *audit);
 
 /* ---- the report of a comparison ---- */
 
-struct report_options {
-    const char *gnuplot; /* program to draw with; NULL: "gnuplot" from PATH */
-};
-
 struct report_result {
     unsigned runs;       /* run folders found */
     unsigned in_verdict; /* of those, how many count */
@@ -97,9 +92,8 @@ struct report_result {
 /* Reads every run below comparison_dir (<sink>/<n>/), audits each anew, and writes compare.md,
  * compare.json and charts/ there. 0, or a negative errno with a sentence: no run found (-ENOENT), a
  * file could not be written. A run that can't be read doesn't fail the report: it is left out, and
- * the report says why. options may be NULL. Free the result in any case. */
-int report_comparison(const char *comparison_dir, const struct report_options *options,
-                      struct report_result *result, struct err *err);
+ * the report says why. Free the result in any case. */
+int report_comparison(const char *comparison_dir, struct report_result *result, struct err *err);
 void report_result_free(struct report_result *result);
 
 /* ---- one task's life ---- */

@@ -112,7 +112,7 @@ static int make_report(const struct options *options, const char *dir)
     struct report_result result = {0};
     struct err err = {0};
     int code = EXIT_OK;
-    if (report_comparison(dir, NULL, &result, &err) < 0) {
+    if (report_comparison(dir, &result, &err) < 0) {
         code = command_fail(EXIT_UNUSABLE, err.text);
     } else {
         printf("%s%s/compare.md\n", result.summary.data ? result.summary.data : "", dir);
@@ -130,7 +130,8 @@ static int make_report(const struct options *options, const char *dir)
 static int report_main(int argc, char *argv[])
 {
     struct options *options = options_new(
-        "sluice report", "writes compare.md, compare.json and charts of a comparison again");
+        "sluice report",
+        "writes compare.md, compare.html, compare.json and charts of a comparison again");
     options_add(options, "Settings", place_options);
     options_add(options, "Settings", report_options);
     int code;

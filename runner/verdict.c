@@ -32,7 +32,7 @@ void verdict_report(const char *comparison_dir, bool require_sla, int *exit_code
 {
     struct report_result result = {0};
     struct err err = {0};
-    int rc = report_comparison(comparison_dir, NULL, &result, &err);
+    int rc = report_comparison(comparison_dir, &result, &err);
     if (rc == -ENOENT && *exit_code != EXIT_OK) {
         /* Not one run came about, and why has been said. */
     } else if (rc < 0) {

@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "page_check.h"
 #include "reports/report.h"
 #include "rundir.h"
 
@@ -64,13 +65,11 @@ static void change(const char *dir, const char *name, const char *old, const cha
     free(text);
 }
 
-static const struct report_options no_gnuplot = {.gnuplot = "/nonexistent/gnuplot"};
-
-/* Reports without charts; returns compare.md, and fills result. compare.json must be valid. */
+/* Reports; returns compare.md, and fills result. compare.json must be valid. */
 static char *report(const char *dir, struct report_result *result)
 {
     struct err err = {0};
-    if (report_comparison(dir, &no_gnuplot, result, &err) != 0)
+    if (report_comparison(dir, result, &err) != 0)
         fail_msg("%s", err.text);
     char *json = rundir_read(dir, "compare.json");
     if (json_check(json, strlen(json), &err) != 0)
@@ -226,10 +225,13 @@ static void test_rewrite(void **state)
     assert_string_equal(cell(md, "version", 1), "Valkey 8.1.1");
     has(md, "the main DB was killed: its count of row sleeps is only about right");
     free(md);
-    char *script = rundir_read(dir, "charts/backlog.gp");
-    has(script, "rectangle from first 1.000, graph 0 to first 9.000, graph 1 fillcolor rgb '#b8");
-    has_not(script, "rectangle from first 0.000, graph 0"); /* the checkpoint before the load */
-    free(script);
+    /* The run takes 20 s on 484 units: 1 s lies at 60 + 24.2, and 9 s are 217.8 from there; here
+     * until 9 s, so 193.6. */
+    char *picture = rundir_read(dir, "charts/backlog.svg");
+    has(picture, "<rect class=\"w\" x=\"84.2\"");
+    has(picture, "width=\"193.6\"");
+    has_not(picture, "<rect class=\"w\" x=\"60.0\""); /* the checkpoint before the load */
+    free(picture);
     report_result_free(&result);
     free(run);
     rundir_remove(dir);
@@ -522,7 +524,9 @@ static void test_none_counts(void **state)
 
 /* ---- foreign text ---- */
 
-#define NASTY "<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*\\n\\u001b[31m"
+#define NASTY                                                                                      \
+    "<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*\\n\\u001b[31m</title></script><svg "    \
+    "onload=x>\\\"'&#60;b&#62;{\\\"a\\\": 1}"
 
 static void check_inert(const char *md)
 {
@@ -544,6 +548,89 @@ static void check_inert(const char *md)
             fail_msg("%zu cells instead of %zu: %.*s", pipes, wanted, (int)len, line);
         wanted = pipes;
     }
+}
+
+static void check_page(const char *dir, const char *name)
+{
+    char why[256], *page = rundir_read(dir, name);
+    if (!page_check(page, why, sizeof(why)))
+        fail_msg("%s: %s", name, why);
+    free(page);
+}
+
+/* The checker itself must be able to fail. */
+static void test_page_check(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "<p>a",
+        "<p>a</b>",
+        "<b>a</b>",
+        "<p onclick=\"a\">a</p>",
+        "<p class=a>a</p>",
+        "<p>a > b</p>",
+        "<p>&nbsp;</p>",
+        "<p>a & b</p>",
+        "<a href=\"javascript:b\">a</a>",
+        "<a href=\"//b\">a</a>",
+        "<p class=\"<\">a</p>",
+        "<p>\x1b[31m</p>",
+        "<script>a</title></script>",
+        "<!-- a -->",
+        "<p class=\"a\"\"></p>",
+    };
+    char why[256];
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (page_check(bad[i], why, sizeof(why)))
+            fail_msg("taken: %s", bad[i]);
+    assert_true(page_check("<p class=\"a\">a &lt; &#35; <code>b</code></p>\n", why, sizeof(why)));
+}
+
+static size_t count(const char *text, const char *part)
+{
+    size_t found = 0;
+    while ((text = strstr(text, part))) {
+        found++;
+        text += strlen(part);
+    }
+    return found;
+}
+
+/* The page says what compare.md says, holds all pictures, and can neither load nor send anything.
+ */
+static void test_page(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(RUNS);
+    struct report_result result;
+    char *md = report(dir, &result), *html = rundir_read(dir, "compare.html");
+    check_page(dir, "compare.html");
+    assert_true(strlen(html) < 2 * 1024 * 1024);
+    has(html, "content=\"default-src 'none'; script-src 'sha256-");
+    has_not(html, "unsafe-");
+    has_not(html, "fetch(");
+    has_not(html, "XMLHttpRequest");
+    has_not(html, "innerHTML");
+    has_not(html, "import");
+    has_not(html, "url(http");
+    assert_int_equal(count(html, "<script"), 1);
+    assert_int_equal(count(html, "<style"), 2);
+    assert_int_equal(count(html, "<svg"), 6);
+    /* Every row of every table, heading and entry of a list. */
+    assert_int_equal(count(html, "<tr>"), count(md, "\n|") - count(md, "\n| -"));
+    assert_int_equal(count(html, "<h2>"), count(md, "\n## "));
+    assert_int_equal(count(html, "<h3>"), count(md, "\n### "));
+    assert_int_equal(count(html, "<li>"), count(md, "\n- ") + count(md, "\n> - "));
+    has(html, "<td>SLA: api p99 &lt;= 50 ms</td><td class=\"r\"><strong>met</strong></td>");
+    has(html, "<td class=\"r\">20 ms (12 to 31 ms)</td>");
+    has(html, "<li><strong>wal</strong>: meets the SLA (api p99 20 ms, limit 50 ms)");
+    *strstr(html, "<script") = '\0'; /* what is left is text */
+    has_not(html, "**");
+    has_not(html, "\\");
+    free(html);
+    free(md);
+    report_result_free(&result);
+    rundir_remove(dir);
 }
 
 static void test_inert(void **state)
@@ -580,12 +667,15 @@ static void test_inert(void **state)
     char *md = report(dir, &result);
     check_inert(md);
     has_not(result.summary.data, "\x1b");
+    check_page(dir, "compare.html");
+    char *html = rundir_read(dir, "compare.html");
+    assert_int_equal(count(html, "<script"), 1);
+    has(html, "&lt;img src=x onerror=alert(1)&gt;|`id`[a](javascript:b)*c*");
+    free(html);
+    check_page(dir, "charts/backlog.svg");
+    check_page(dir, "charts/latency.svg");
+    check_page(dir, "charts/cpu.svg");
     free(md);
-    char *script = rundir_read(dir, "charts/backlog.gp");
-    has_not(script, "`");
-    has(script, "fillstyle transparent pattern 4"); /* the forced checkpoint */
-    has_not(script, "<img");
-    free(script);
     report_result_free(&result);
     free(run);
     rundir_remove(dir);
@@ -596,39 +686,44 @@ static void test_inert(void **state)
 static void test_charts(void **state)
 {
     (void)state;
+    static const char *const names[] = {"backlog",   "latency", "percentiles",
+                                        "committed", "cpu",     "memory"};
     char *dir = copy_tiny(RUNS);
     struct report_result result;
-    struct err err = {0};
-    rundir_puts(dir, "charts/backlog.svg", "an old picture");
+    rundir_puts(dir, "charts/backlog.gp", "an old script");
     char *md = report(dir, &result);
+    assert_int_equal(result.charts, 6);
+    for (size_t i = 0; i < 6; i++) {
+        char *file = xasprintf("charts/%s.svg", names[i]);
+        char *link = xasprintf("![%s](%s)", names[i], file), *picture = rundir_read(dir, file);
+        has(md, link);
+        has(picture, "prefers-color-scheme:dark");
+        has(picture, "class=\"l c0\""); /* wal's */
+        has(picture, "</svg>\n");
+        check_page(dir, file);
+        free(picture);
+        free(link);
+        free(file);
+    }
+    char *old = xasprintf("%s/charts/backlog.gp", dir);
+    assert_false(file_exists(old));
+    free(old);
+    free(md);
+    report_result_free(&result);
+    /* A picture that has nothing to show any more is gone: it would show other figures. */
+    for (size_t i = 0; i < RUNS; i++) {
+        char *run = xasprintf("%s/%s", dir, runs[i]);
+        change(run, "manifest.json", "\"load_end_us\": 1010000000", "\"load_end_us\": 1");
+        free(run);
+    }
+    md = report(dir, &result);
     assert_int_equal(result.charts, 0);
-    has(md, "Charts are missing: /nonexistent/gnuplot could not be started");
+    has(md, "Charts are missing: no run has figures to draw");
     has_not(md, "![");
     char *path = xasprintf("%s/charts/backlog.svg", dir);
-    assert_false(file_exists(path)); /* it would show other figures than the tables */
-    free(md);
-    report_result_free(&result);
-    /* "true" draws nothing, "false" fails. */
-    struct report_options failing = {.gnuplot = "false"};
-    assert_int_equal(report_comparison(dir, &failing, &result, &err), 0);
-    assert_int_equal(result.charts, 0);
-    report_result_free(&result);
-    assert_int_equal(report_comparison(dir, NULL, &result, &err), 0);
-    md = rundir_read(dir, "compare.md");
-    if (strstr(md, "Charts are missing: gnuplot could not be started")) {
-        print_message("SKIP: gnuplot is not installed, so no chart was drawn\n");
-        assert_null(getenv("CI"));
-    } else {
-        assert_int_equal(result.charts, 3);
-        has(md, "![backlog](charts/backlog.svg)");
-        char *picture = rundir_read(dir, "charts/backlog.svg");
-        has(picture, "<svg");
-        has(picture, "</svg>");
-        has(picture, "rgb(  0, 114, 178)"); /* wal's colour: RGB 0, 114, 178 */
-        free(picture);
-    }
-    free(md);
+    assert_false(file_exists(path));
     free(path);
+    free(md);
     report_result_free(&result);
     rundir_remove(dir);
 }
@@ -641,16 +736,16 @@ static void test_nothing_there(void **state)
     char *dir = rundir_make();
     struct report_result result;
     struct err err = {0};
-    assert_int_equal(report_comparison(dir, &no_gnuplot, &result, &err), -ENOENT);
+    assert_int_equal(report_comparison(dir, &result, &err), -ENOENT);
     has(err.text, "holds no run");
     report_result_free(&result);
-    assert_int_equal(report_comparison("/nonexistent/x", &no_gnuplot, &result, &err), -ENOENT);
+    assert_int_equal(report_comparison("/nonexistent/x", &result, &err), -ENOENT);
     has(err.text, "/nonexistent/x");
     report_result_free(&result);
     /* Folders that only look like runs are somebody else's: nothing is written there. */
     rundir_puts(dir, "wal/1/x", "");
     rundir_puts(dir, "charts/backlog.svg", "an old picture");
-    assert_int_equal(report_comparison(dir, &no_gnuplot, &result, &err), -ENOENT);
+    assert_int_equal(report_comparison(dir, &result, &err), -ENOENT);
     has(err.text, "holds no run");
     report_result_free(&result);
     char *untouched = xasprintf("%s/charts/backlog.svg", dir);
@@ -812,7 +907,8 @@ int main(void)
         cmocka_unit_test(test_recovery),    cmocka_unit_test(test_unknown_background),
         cmocka_unit_test(test_tiny),        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_loss_stays),  cmocka_unit_test(test_not_drained),
-        cmocka_unit_test(test_none_counts), cmocka_unit_test(test_inert),
+        cmocka_unit_test(test_none_counts), cmocka_unit_test(test_page_check),
+        cmocka_unit_test(test_page),        cmocka_unit_test(test_inert),
         cmocka_unit_test(test_charts),      cmocka_unit_test(test_nothing_there),
         cmocka_unit_test(test_damage),      cmocka_unit_test(test_trace),
         cmocka_unit_test(test_pods),        cmocka_unit_test(test_pods_are_no_other_work),

@@ -272,10 +272,9 @@ int main(int argc, char **argv)
         audit_free(&audit);
         return verdict == AUDIT_FAIL ? 1 : verdict == AUDIT_VOID ? 3 : 0;
     }
-    if (argc >= 3 && strcmp(argv[1], "report") == 0) {
+    if (argc == 3 && strcmp(argv[1], "report") == 0) {
         struct report_result result;
-        struct report_options options = {.gnuplot = argc > 3 ? argv[3] : NULL};
-        int code = report_comparison(argv[2], &options, &result, &err);
+        int code = report_comparison(argv[2], &result, &err);
         if (code < 0)
             fprintf(stderr, "%s\n", err.text);
         else
@@ -291,7 +290,7 @@ int main(int argc, char **argv)
     }
     if (argc == 6 && strcmp(argv[1], "synth") == 0)
         return synth(argv[2], argv[3], atoi(argv[4]), (unsigned)atoi(argv[5]));
-    fputs("usage: reports_tool audit RUN | report COMPARISON [GNUPLOT] | trace RUN ID | synth "
+    fputs("usage: reports_tool audit RUN | report COMPARISON | trace RUN ID | synth "
           "COMPARISON SINK N TASKS\n",
           stderr);
     return 2;
