@@ -189,6 +189,9 @@ static void note_figures(struct entry *entry)
     if (main_killed && !isnan(figures_get(figures, "row_sleeps.total")))
         strings_add(&entry->notes,
                     "the main DB was killed: its count of row sleeps is only about right");
+    if (figures_get(figures, "recovery.back_to_rate") == 0)
+        strings_add(&entry->notes,
+                    "commits did not come back to the rate before a fault while the run lasted");
     double misplaced = figures_get(figures, "totals.misplaced_in_phase");
     if (misplaced > 0)
         strings_add(&entry->notes, "%.0f requests carry a phase that their due time does not fit",

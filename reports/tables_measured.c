@@ -156,6 +156,7 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
         {"p90", "db.p90_ms", UNIT_MS},
         {"p99", "db.p99_ms", UNIT_MS},
         {"max", "db.max_ms", UNIT_MS},
+        {"CV, steady", "steady_db_cv", UNIT_NUMBER},
         {"inserted", "inserted", UNIT_COUNT},
         {"redelivered", "redelivered", UNIT_COUNT},
         {"dead", "dead", UNIT_COUNT},
@@ -167,10 +168,14 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
         {"seconds", "seconds", UNIT_COUNT},
     };
     static const struct column backlog[] = {
+        {"growth, tasks/s", "growth_per_s", UNIT_NUMBER},
+        {"in theory", "theory_growth_per_s", UNIT_NUMBER},
         {"peak", "peak_tasks", UNIT_COUNT},
+        {"in theory", "theory_peak_tasks", UNIT_COUNT},
         {"at", "peak_at_s", UNIT_SECONDS},
         {"peak bytes", "peak_bytes", UNIT_BYTES},
-        {"area (task-seconds)", "area_task_s", UNIT_COUNT},
+        {"area, task-seconds", "area_task_s", UNIT_COUNT},
+        {"in theory", "theory_area_task_s", UNIT_COUNT},
         {"at end of load", "at_load_end_tasks", UNIT_COUNT},
         {"at the end", "end_tasks", UNIT_COUNT},
     };
@@ -184,7 +189,9 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
         {"api", "api", UNIT_NUMBER},
         {"durable", "durable", UNIT_NUMBER},
     };
-    buf_puts(out, "## Backlog\n\n");
+    buf_puts(out, "## Backlog\n\nGrowth: in the steady phase up to its first fault. In theory: what "
+                  "comes in less lanes / row delay, through the same phases\nand faults, without "
+                  "batches or delays; the tasks in batches at work come on top of it.\n\n");
     columns_table(comparison, out, "backlog", backlog, COUNT_OF(backlog));
     buf_puts(out, "## Drain\n\nFrom the end of the load to an empty backlog.\n\n");
     columns_table(comparison, out, "drain", drain, COUNT_OF(drain));
@@ -193,6 +200,15 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
     buf_puts(out, "### Committed rows a second\n\nSteady phase outside faults; a batch's rows are "
                   "spread over the batch's own duration first.\n\n");
     columns_table(comparison, out, "committed", committed, COUNT_OF(committed));
+    static const struct column back[] = {
+        {"rows/s before", "rate_before_rows_per_s", UNIT_NUMBER},
+        {"back after", "back_to_rate_s", UNIT_SECONDS},
+        {"in theory (the fault lasted)", "fault_s", UNIT_SECONDS},
+    };
+    buf_puts(out, "### Back to the rate before a fault\n\nFrom the fault until three seconds "
+                  "together commit 9/10 of what the ten before it did; of several faults the "
+                  "slowest.\n\n");
+    columns_table(comparison, out, "recovery", back, COUNT_OF(back));
     buf_puts(out, "### Tail index: p99 / p50, steady\n\n");
     columns_table(comparison, out, "tail", tail, COUNT_OF(tail));
 }
