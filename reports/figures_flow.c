@@ -190,12 +190,14 @@ static double rate_before(const struct series *series, const struct run *run, si
     return mean_of(series->rows + (size_t)begin, (size_t)(end - begin));
 }
 
-/* The first second from the fault on with which three together have 9/10 of the rate before. */
+/* The first second from the fault on that has 9/10 of the rate before, and with the two after it,
+ * too: after a fault a second of catching up may be worth two. */
 static double seconds_back(const struct series *series, double fault_s, double before)
 {
     size_t first = (size_t)fault_s;
     for (size_t i = first; i + BACK_SECONDS <= series->run_seconds; i++)
-        if (mean_of(series->rows + i, BACK_SECONDS) >= BACK_SHARE * before)
+        if (series->rows[i] >= BACK_SHARE * before &&
+            mean_of(series->rows + i, BACK_SECONDS) >= BACK_SHARE * before)
             return i == first ? 0 : (double)i - fault_s;
     return INFINITY;
 }

@@ -49,8 +49,7 @@ static int compare_times(const void *left, const void *right)
 static int64_t *turning_points(const struct run *run, size_t *count)
 {
     const struct manifest *manifest = &run->manifest;
-    int64_t *times =
-        xcalloc(2 + manifest->phase_count + 2 * run->window_count, sizeof(*times));
+    int64_t *times = xcalloc(2 + manifest->phase_count + 2 * run->window_count, sizeof(*times));
     size_t n = 0;
     times[n++] = manifest->start_us;
     for (size_t i = 0; i < manifest->phase_count; i++) {

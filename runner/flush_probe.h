@@ -8,10 +8,11 @@
 #include "base/err.h"
 
 enum {
-    FLUSH_PROBE_MAX = 400,        /* flushes at most */
+    FLUSH_PROBE_MAX = 400, /* flushes at most */
     FLUSH_PROBE_WRITE_BYTES = 4096,
     /* A median below that is implausible for a disk: with a volatile cache it has to move data to
-     * the medium, and without one a write still crosses the bus and back. Memory answers in a few. */
+     * the medium, and without one a write still crosses the bus and back. Memory answers in a few.
+     */
     FLUSH_PROBE_IMPLAUSIBLE_US = 20
 };
 

@@ -200,7 +200,8 @@ double load_seconds(const struct one_run *run);       /* since its begin */
 void evidence_count(struct one_run *run, const char *state); /* "begin", "end" */
 int evidence_export(struct one_run *run, struct err *err);   /* main.tsv */
 
-/* run_conditions.c: events for the report to judge by. A run without one lacks a figure, no more. */
+/* run_conditions.c: events for the report to judge by. A run without one lacks a figure, no more.
+ */
 void conditions_before(struct one_run *run);                   /* nothing is started yet */
 void conditions_flush(struct one_run *run, const char *state); /* "begin", "end" */
 void conditions_clock(struct one_run *run);                    /* since the load's begin */

@@ -1,5 +1,6 @@
 /* Under which conditions a run was made: how busy the host was before anything was started, how
- * fast its disk flushes before and after, whether the clock was set meanwhile. The report judges. */
+ * fast its disk flushes before and after, whether the clock was set meanwhile. The report judges.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

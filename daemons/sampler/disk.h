@@ -16,7 +16,7 @@
 struct disk_totals { /* since boot */
     uint64_t read_bytes;
     uint64_t write_bytes;
-    uint64_t flushes; /* requests to the device to make durable what it holds */
+    uint64_t flushes;   /* requests to the device to make durable what it holds */
     bool flushes_known; /* kernels before 5.5 do not count them */
 };
 
