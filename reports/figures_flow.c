@@ -172,12 +172,26 @@ static double mean_of(const double *values, size_t count)
     return sum / (double)count;
 }
 
-/* The mean of up to ten whole seconds before the fault, less the longest batch, whose rows the kill
- * may have cut off; NAN when the load, or the fault before, is too near. */
+/* The begin of the phase a time lies in; of none, the load's. */
+static int64_t phase_begin_us(const struct manifest *manifest, int64_t at_us)
+{
+    int64_t found_us = manifest->start_us;
+    for (size_t i = 0; i < manifest->phase_count; i++) {
+        int64_t begin_us, end_us;
+        figures_phase_span(manifest, i, &begin_us, &end_us);
+        if (begin_us <= at_us && begin_us > found_us)
+            found_us = begin_us;
+    }
+    return found_us;
+}
+
+/* The mean of up to ten whole seconds of the fault's phase before it. What a phase commits is its
+ * own from the longest batch after its begin, and whole up to that much before the fault, which
+ * may have cut batches off. NAN when the phase, or the fault before, is too near. */
 static double rate_before(const struct series *series, const struct run *run, size_t window,
                           int64_t longest_us)
 {
-    int64_t from_us = run->manifest.start_us;
+    int64_t from_us = phase_begin_us(&run->manifest, run->windows[window].begin_us) + longest_us;
     for (size_t i = 0; i < window; i++)
         if (run->windows[i].end_us > from_us)
             from_us = run->windows[i].end_us;

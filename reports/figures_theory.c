@@ -1,8 +1,9 @@
-/* What the scenario alone lets one expect of the backlog, to stand beside what was measured.
+/* What scenario and faults alone let one expect of the backlog, to stand beside what was measured.
  *
- * The model is a tank: tasks flow in at the scenario's rate and out at lanes / row delay, in no
- * batches and without any delay. A fault stops what it befalls: the worker and the main DB the
- * outflow, the sink both, the api the inflow.
+ * The model: tasks come in at the scenario's rate; lanes take them up at lanes / row delay at most,
+ * and commit them a batch's time later, which is rows times row delay. A fault of the worker, the
+ * main DB or the sink throws back what is at work, and nothing is taken up until it is over; one of
+ * the api or the sink lets nothing in. Stepped through in small steps of time.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,92 +12,122 @@
 #include "base/buf.h"
 #include "figures.h"
 
-static double phase_rate(const struct manifest *manifest, int64_t at_us)
+enum { STEPS_MAX = 1000000 };
+static const double STEP_LEAST_S = 0.01;
+
+struct model {
+    const struct run *run;
+    double capacity; /* tasks a second */
+    double row_delay_s, batch;
+    double batch_wait_s; /* NAN: not known, so batches are taken for full */
+    double step_s;
+    size_t steps;
+};
+
+/* "100ms", "2s", as options_json writes a duration; NAN when it is none. */
+static double duration_s(const char *text)
 {
+    char *unit;
+    double number = strtod(text, &unit);
+    if (unit == text || !(number >= 0))
+        return NAN;
+    return strcmp(unit, "ms") == 0   ? number / 1e3
+           : strcmp(unit, "us") == 0 ? number / 1e6
+           : strcmp(unit, "s") == 0  ? number
+                                     : NAN;
+}
+
+static double phase_rate(const struct manifest *manifest, double at_s)
+{
+    double end_s = 0;
     for (size_t i = 0; i < manifest->phase_count; i++) {
-        int64_t begin_us, end_us;
-        figures_phase_span(manifest, i, &begin_us, &end_us);
-        if (at_us >= begin_us && at_us < end_us)
+        end_s += manifest->phases[i].for_ms / 1e3;
+        if (at_s < end_s)
             return manifest->rps * manifest->phases[i].rate;
     }
     return 0;
 }
 
-/* Tasks a second that the tank gains right after at_us; below 0: loses, as long as it holds any. */
-static double net_flow(const struct run *run, double capacity, int64_t at_us)
+/* What the faults at a time stop. */
+static void stopped(const struct model *model, double at_s, bool *in, bool *out)
 {
-    double in = phase_rate(&run->manifest, at_us), out = capacity;
-    for (size_t i = 0; i < run->window_count; i++) {
-        const struct window *window = &run->windows[i];
-        if (at_us < window->begin_us || at_us >= window->end_us)
+    *in = *out = false;
+    for (size_t i = 0; i < model->run->window_count; i++) {
+        const struct window *window = &model->run->windows[i];
+        double begin_s = (double)(window->begin_us - model->run->manifest.start_us) / 1e6;
+        double end_s = (double)(window->end_us - model->run->manifest.start_us) / 1e6;
+        if (at_s < begin_s || at_s >= end_s)
             continue;
         bool sink = strcmp(window->who, "sink") == 0;
-        if (sink || strcmp(window->who, "api") == 0)
-            in = 0;
-        if (sink || strcmp(window->who, "worker") == 0 || strcmp(window->who, "main-db") == 0)
-            out = 0;
+        *in = *in || sink || strcmp(window->who, "api") == 0;
+        *out = *out || sink || strcmp(window->who, "worker") == 0 ||
+               strcmp(window->who, "main-db") == 0;
     }
-    return in - out;
 }
 
-static int compare_times(const void *left, const void *right)
+/* How long a batch takes that is taken up now. */
+static double batch_s(const struct model *model, double rate, double waiting)
 {
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
+    double rows = model->batch;
+    if (waiting < rows && !isnan(model->batch_wait_s))
+        rows = fmin(rows, fmax(1, rate * model->batch_wait_s));
+    return rows * model->row_delay_s;
 }
 
-/* Every moment at which the flow may change, sorted, from the load's begin on; free it. */
-static int64_t *turning_points(const struct run *run, size_t *count)
+/* Each step: what is due leaves, what comes in waits, lanes take up what they can. */
+static void step_through(const struct model *model, double *peak, double *area)
+{
+    double *due = xcalloc(model->steps + 1, sizeof(*due)); /* to be committed in that step */
+    double waiting = 0, at_work = 0;
+    *peak = *area = 0;
+    for (size_t i = 0; i < model->steps; i++) {
+        double at_s = (double)i * model->step_s, before = waiting + at_work;
+        double rate = phase_rate(&model->run->manifest, at_s);
+        bool no_in, no_out;
+        stopped(model, at_s, &no_in, &no_out);
+        if (no_out) {
+            waiting += at_work;
+            at_work = 0;
+            memset(due + i, 0, (model->steps - i) * sizeof(*due));
+        }
+        at_work -= due[i];
+        waiting += no_in ? 0 : rate * model->step_s;
+        double taken = no_out ? 0 : fmin(waiting, model->capacity * model->step_s);
+        size_t later = (size_t)fmax(1, round(batch_s(model, rate, waiting) / model->step_s));
+        waiting -= taken;
+        at_work += taken;
+        if (i + later < model->steps)
+            due[i + later] += taken;
+        *area += (before + waiting + at_work) / 2 * model->step_s;
+        *peak = fmax(*peak, waiting + at_work);
+    }
+    free(due);
+}
+
+static void model_backlog(struct figures *figures, const struct run *run, double capacity)
 {
     const struct manifest *manifest = &run->manifest;
-    int64_t *times = xcalloc(2 + manifest->phase_count + 2 * run->window_count, sizeof(*times));
-    size_t n = 0;
-    times[n++] = manifest->start_us;
-    for (size_t i = 0; i < manifest->phase_count; i++) {
-        int64_t begin_us, end_us;
-        figures_phase_span(manifest, i, &begin_us, &end_us);
-        times[n++] = end_us;
-    }
+    double load_s = (double)(manifest->load_end_us - manifest->start_us) / 1e6, tasks = 0;
+    double end_s = load_s;
+    for (size_t i = 0; i < manifest->phase_count; i++)
+        tasks += manifest->rps * manifest->phases[i].rate * manifest->phases[i].for_ms / 1e3;
     for (size_t i = 0; i < run->window_count; i++) {
-        const struct window *window = &run->windows[i];
-        if (window->begin_us > manifest->start_us)
-            times[n++] = window->begin_us;
-        if (window->end_us != INT64_MAX && window->end_us > manifest->start_us)
-            times[n++] = window->end_us;
+        if (run->windows[i].end_us == INT64_MAX)
+            return; /* it stays full */
+        end_s = fmax(end_s, (double)(run->windows[i].end_us - manifest->start_us) / 1e6);
     }
-    qsort(times, n, sizeof(*times), compare_times);
-    *count = n;
-    return times;
-}
-
-/* Level and area under it over a span with one flow; the tank never holds less than nothing. */
-static double flow_for(double level, double flow, double seconds, double *area)
-{
-    double end = level + flow * seconds;
-    if (end >= 0) {
-        *area += (level + end) / 2 * seconds;
-        return end;
-    }
-    *area += level * (level / -flow) / 2; /* empty after level / -flow seconds */
-    return 0;
-}
-
-static void tank(struct figures *figures, const struct run *run, double capacity)
-{
-    size_t count;
-    int64_t *times = turning_points(run, &count);
-    double level = 0, peak = 0, area = 0;
-    for (size_t i = 0; i + 1 < count; i++) {
-        double seconds = (double)(times[i + 1] - times[i]) / 1e6;
-        level = flow_for(level, net_flow(run, capacity, times[i]), seconds, &area);
-        peak = fmax(peak, level);
-    }
-    double flow = net_flow(run, capacity, times[count - 1]); /* until it is empty */
-    free(times);
-    if (level > 0 && flow >= 0)
-        return; /* a fault that never ended: it stays full */
-    if (level > 0)
-        area += level * (level / -flow) / 2;
+    struct model model = {.run = run,
+                          .capacity = capacity,
+                          .row_delay_s = manifest->row_delay_ms / 1e3,
+                          .batch = fmax(1, manifest->batch)};
+    const cJSON *worker = json_get(json_get(manifest->json, "settings"), "worker");
+    model.batch_wait_s = duration_s(json_text(worker, "batch-wait"));
+    /* Until all is surely committed. */
+    end_s += tasks / capacity + model.batch * model.row_delay_s + 1;
+    model.step_s = fmax(STEP_LEAST_S, end_s / STEPS_MAX);
+    model.steps = (size_t)ceil(end_s / model.step_s);
+    double peak, area;
+    step_through(&model, &peak, &area);
     figures_set(figures, peak, "backlog.theory_peak_tasks");
     figures_set(figures, area, "backlog.theory_area_task_s");
 }
@@ -135,5 +166,5 @@ void figures_theory(struct figures *figures, const struct run *run)
     double capacity = manifest->lanes * 1e3 / manifest->row_delay_ms;
     double steady = manifest->rps * manifest->phases[figures_steady(manifest)].rate;
     figures_set(figures, fmax(0, steady - capacity), "backlog.theory_growth_per_s");
-    tank(figures, run, capacity);
+    model_backlog(figures, run, capacity);
 }

@@ -186,8 +186,8 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
     };
     buf_puts(out,
              "## Backlog\n\nGrowth: in the steady phase up to its first fault. In theory: what "
-             "comes in less lanes / row delay, through the same phases\nand faults, without "
-             "batches or delays; the tasks in batches at work come on top of it.\n\n");
+             "the scenario's rate, its lanes, batches and row delay, and\nthe faults as long as "
+             "they lasted, let expect of any sink.\n\n");
     columns_table(comparison, out, "backlog", backlog, COUNT_OF(backlog));
     buf_puts(out, "## Drain\n\nFrom the end of the load to an empty backlog.\n\n");
     columns_table(comparison, out, "drain", drain, COUNT_OF(drain));
