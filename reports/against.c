@@ -20,7 +20,7 @@ enum against against_judge(struct spread before, struct spread after, bool highe
     bool rises;
     if (before.n > 1 && after.n > 1) {
         bool overlap = before.min <= after.max && after.min <= before.max;
-        if (overlap || fabs(b - a) <= fabs(a) * AGAINST_LEAST_PCT / 100)
+        if (overlap || (isfinite(a) && fabs(b - a) <= fabs(a) * AGAINST_LEAST_PCT / 100))
             return AGAINST_TIE;
         rises = after.min > before.max;
     } else {
