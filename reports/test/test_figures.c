@@ -315,6 +315,21 @@ static void test_theory(void **state)
     near(&figures, "backlog.growth_per_s", 9.0 / 14); /* as in test_stats.c; 1 and 11 s are out */
     figures_free(&figures);
     rundir_remove(dir);
+    /* Killed at 5.5 s: the sample at 7 s is none of it; 0, 3, 1 at 2, 3, 4 s: 1 / 2. */
+     */
+    dir = make_run(
+        NULL, NULL,
+        "{\"ts\": 1005.5, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"worker\"}\n"
+        "{\"ts\": 1006, \"ev\": \"recovered\", \"what\": \"kill\", \"who\": \"worker\"}\n");
+    rundir_puts(dir, "sampler.jsonl",
+                "{\"ts\": 1002, \"ev\": \"backlog\", \"tasks\": 0, \"exact\": true}\n"
+                "{\"ts\": 1003, \"ev\": \"backlog\", \"tasks\": 3, \"exact\": true}\n"
+                "{\"ts\": 1004, \"ev\": \"backlog\", \"tasks\": 1, \"exact\": true}\n"
+                "{\"ts\": 1007, \"ev\": \"backlog\", \"tasks\": 40, \"exact\": true}\n");
+    figures_of(dir, &figures);
+    near(&figures, "backlog.growth_per_s", 0.5);
+    figures_free(&figures);
+    rundir_remove(dir);
     /* The worker is gone from 5 to 7 s: 35 at 5 s, the 10 at work are thrown back, so 75 at 9 s,
      * 80 at 10 s, none at 26 s. 20 + 3 x 27.5 + 4 x 55 + 77.5 + 16 x 40. */
     static const char fault[] =
@@ -395,6 +410,7 @@ static void test_back_to_rate(void **state)
     unsigned id = 100;
     put_commits(&worker, &id, 0, 2, 1);
     put_commits(&worker, &id, 2, 6, 4);
+    put_commits(&worker, &id, 6.5, 7, 9); /* its transaction outlived the worker */
     put_commits(&worker, &id, 9, 10, 3);
     put_commits(&worker, &id, 10, 14, 4);
     rundir_puts(dir, "worker-1.jsonl", worker.data);

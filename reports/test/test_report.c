@@ -1096,6 +1096,10 @@ static void test_against(void **state)
     assert_int_equal(result.unjudged, 1);
     has(md, "Left out: wal, which only A has.");
     report_against_free(&result);
+    md = against(b, a, &result);
+    assert_int_equal(result.unjudged, 0); /* one more is no loss */
+    has(md, "Left out: wal, which only B has.");
+    report_against_free(&result);
     struct err err = {0};
     assert_int_equal(report_against(a, "/nonexistent", &result, &err), -ENOENT);
     report_against_free(&result);
