@@ -316,7 +316,6 @@ static void test_theory(void **state)
     figures_free(&figures);
     rundir_remove(dir);
     /* Killed at 5.5 s: the sample at 7 s is none of it; 0, 3, 1 at 2, 3, 4 s: 1 / 2. */
-     */
     dir = make_run(
         NULL, NULL,
         "{\"ts\": 1005.5, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"worker\"}\n"
