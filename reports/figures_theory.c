@@ -85,7 +85,7 @@ static void step_through(const struct model *model, double *peak, double *area)
         double rate = phase_rate(&model->run->manifest, at_s);
         bool no_in, no_out;
         stopped(model, at_s, &no_in, &no_out);
-        if (no_out) {
+        if (no_out && at_work > 0) { /* at its begin */
             waiting += at_work;
             at_work = 0;
             memset(due + i, 0, (model->steps - i) * sizeof(*due));
