@@ -80,11 +80,10 @@ static const char *const work_keys[] = {"load", "row_delay_ms", "faults", "backg
 
 static void put_json_value(struct buf *cell, const cJSON *item)
 {
-    char *text = cJSON_IsString(item) ? xstrdup(item->valuestring)
-                 : item               ? cJSON_PrintUnformatted(item)
-                                      : xstrdup("–");
-    text_markdown(cell, text ? text : "?");
-    free(text);
+    const char *string = cJSON_GetStringValue(item); /* NULL: none, or no item */
+    char *printed = item && !string ? cJSON_PrintUnformatted(item) : NULL;
+    text_markdown(cell, string ? string : printed ? printed : "–");
+    free(printed);
 }
 
 static void differ(struct table *table, const char *what, const cJSON *a, const cJSON *b)

@@ -36,7 +36,8 @@ static int compare_durations(const void *left, const void *right)
 
 static double rank_us(const int64_t *sorted, size_t count, size_t percent)
 {
-    return (double)sorted[(count * percent + 99) / 100 - 1] / 1e3;
+    size_t rank = (count * percent + 99) / 100; /* rounded up */
+    return (double)sorted[rank - 1] / 1e3;
 }
 
 void flush_probe_rank(int64_t *durations_ns, size_t count, struct flush_probe *probe)
