@@ -38,7 +38,7 @@ static void put_floor(const struct comparison *comparison, struct buf *out)
     spread_cell(out, group_spread(floor, "sla.p50_ms"), UNIT_MS);
     buf_puts(out, ", p99 ");
     spread_cell(out, group_spread(floor, "sla.p99_ms"), UNIT_MS);
-    buf_puts(out, " in the steady phase; no sink can be quicker here.\n\n");
+    buf_puts(out, " in the steady phase; what a sink shows beyond that is its own.\n\n");
 }
 
 static void put_meter(const struct comparison *comparison, struct buf *out)
