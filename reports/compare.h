@@ -63,10 +63,13 @@ void comparison_free(struct comparison *comparison);
 
 /* The limits beyond which a run does not count (gates.c). */
 extern const double GATE_RATE_MISSED_PCT, GATE_LATENESS_P99_MS, GATE_HOST_OTHER_PCT,
-    GATE_HOST_STEAL_PCT;
+    GATE_HOST_STEAL_PCT, GATE_CLOCK_STEP_MS;
 
 /* Adds to entry->reasons and notes, and gate.* to its figures. Before the ledger is dropped. */
 void gates_check(struct entry *entry);
+
+/* A figure's name, where %s stands for the steady phase's; free it. reference may be NULL. */
+char *figure_key(const struct manifest *reference, const char *key);
 
 /* A figure over the runs that are shown. n is 0 when none has it. */
 struct spread group_spread(const struct group *group, const char *format, ...)
@@ -112,6 +115,11 @@ void tables_measured(const struct comparison *comparison,
                      struct buf *out); /* latency to statistics */
 void tables_fairness(const struct comparison *comparison,
                      struct buf *out); /* batches, recovery, row sleeps, work in the background */
+void tables_order(const struct comparison *comparison,
+                  struct buf *out); /* who is ahead in what, and who ties */
+void tables_cost(const struct comparison *comparison,
+                 struct buf *out); /* of 1,000 tasks; the harness's own */
+void tables_flushes(const struct comparison *comparison, struct buf *out); /* of the run's disk */
 void tables_surroundings(const struct comparison *comparison,
                          struct buf *out); /* promises to validity */
 void compare_json(const struct comparison *comparison, struct buf *out);

@@ -138,9 +138,9 @@ void compare_json(const struct comparison *comparison, struct buf *out)
     free(scenario);
     buf_printf(out,
                ",\n  \"limits\": {\"rate_missed_pct\": %g, \"own_lateness_p99_ms\": %g, "
-               "\"host_other_pct\": %g, \"host_steal_pct\": %g}",
-               GATE_RATE_MISSED_PCT, GATE_LATENESS_P99_MS, GATE_HOST_OTHER_PCT,
-               GATE_HOST_STEAL_PCT);
+               "\"host_other_pct\": %g, \"host_steal_pct\": %g, \"clock_step_ms\": %g}",
+               GATE_RATE_MISSED_PCT, GATE_LATENESS_P99_MS, GATE_HOST_OTHER_PCT, GATE_HOST_STEAL_PCT,
+               GATE_CLOCK_STEP_MS);
     buf_puts(out, ",\n  \"charts\": ");
     put_json_strings(out, &comparison->chart_files);
     buf_puts(out, ",\n  \"charts_missing\": ");

@@ -198,13 +198,46 @@ static bool on_os(struct run *run, int64_t ts_us, const cJSON *event)
     return true;
 }
 
+/* Values come in order of time, but for those of before the load, of which the last counts. */
+static void rise_add(struct rise *rise, const struct run *run, int64_t ts_us, double value)
+{
+    if (isnan(value) || ts_us > run->manifest.end_us)
+        return;
+    if (ts_us <= run->manifest.start_us || isnan(rise->last))
+        rise->total = 0;
+    else
+        rise->total += value >= rise->last ? value - rise->last : value;
+    rise->last = value;
+}
+
+/* Another disk than before: the figures would be of neither. */
+static bool take_disk(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    struct disk_use *disk = &run->disk;
+    const char *name = json_text(event, "disk");
+    double read_bytes, write_bytes, flushes;
+    if (!*name)
+        return true;
+    if (!take_maybe(event, "disk_read_bytes", 1e18, &read_bytes) ||
+        !take_maybe(event, "disk_write_bytes", 1e18, &write_bytes) ||
+        !take_maybe(event, "disk_flushes", COUNT_MAX, &flushes) ||
+        (disk->name && strcmp(disk->name, name) != 0))
+        return false;
+    if (!disk->name)
+        disk->name = xstrdup(name);
+    rise_add(&disk->read_bytes, run, ts_us, read_bytes);
+    rise_add(&disk->write_bytes, run, ts_us, write_bytes);
+    rise_add(&disk->flushes, run, ts_us, flushes);
+    return true;
+}
+
 static bool on_host(struct run *run, int64_t ts_us, const cJSON *event)
 {
     struct host_sample sample = {.ts_us = ts_us};
     if (!take_maybe(event, "busy_pct", 1e4, &sample.busy_pct) ||
         !take_maybe(event, "steal_pct", 1e4, &sample.steal_pct) ||
         !take_maybe(event, "iowait_pct", 1e4, &sample.iowait_pct) ||
-        !take_maybe(event, "ours_pct", 1e7, &sample.ours_pct))
+        !take_maybe(event, "ours_pct", 1e7, &sample.ours_pct) || !take_disk(run, ts_us, event))
         return false;
     array_grow((void **)&run->host, &run->host_capacity, run->host_count, sizeof(sample));
     run->host[run->host_count++] = sample;
@@ -228,13 +261,14 @@ static bool on_sink_stats(struct run *run, int64_t ts_us, const cJSON *event)
             return false;
         if (i == run->stat_count) {
             array_grow((void **)&run->stats, &run->stat_capacity, i, sizeof(*run->stats));
-            run->stats[run->stat_count++] =
-                (struct stat_extremes){.name = xstrdup(item->string), .min = value, .max = value};
+            run->stats[run->stat_count++] = (struct stat_extremes){
+                .name = xstrdup(item->string), .min = value, .max = value, .rise = {NAN, NAN}};
         }
         struct stat_extremes *stat = &run->stats[i];
         stat->min = fmin(stat->min, value);
         stat->max = fmax(stat->max, value);
         stat->last = value;
+        rise_add(&stat->rise, run, ts_us, value);
     }
     return true;
 }
@@ -287,7 +321,42 @@ static bool on_drained(struct run *run, int64_t ts_us, const cJSON *event)
 
 static bool on_db_count(struct run *run, int64_t ts_us, const cJSON *event)
 {
+    double bytes, flushes;
     background_on_sample(run, ts_us, event, true);
+    if (!take_maybe(event, "wal_bytes", 1e18, &bytes) ||
+        !take_maybe(event, "wal_flushes", COUNT_MAX, &flushes))
+        return false;
+    rise_add(&run->main_wal_bytes, run, ts_us, bytes);
+    rise_add(&run->main_wal_flushes, run, ts_us, flushes);
+    return true;
+}
+
+static bool on_flush_probe(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    (void)ts_us;
+    struct flush_times times;
+    if (!take(event, "n", COUNT_MAX, &times.n) || !take(event, "p50_us", 1e12, &times.p50_us) ||
+        !take(event, "p99_us", 1e12, &times.p99_us) || !take(event, "max_us", 1e12, &times.max_us))
+        return false;
+    bool begins = strcmp(json_text(event, "state"), "begin") == 0;
+    *(begins ? &run->flush_before : &run->flush_after) = times;
+    return true;
+}
+
+static bool on_host_before(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    (void)ts_us;
+    return take_maybe(event, "busy_pct", 1e4, &run->before_busy_pct);
+}
+
+static bool on_clock(struct run *run, int64_t ts_us, const cJSON *event)
+{
+    (void)ts_us;
+    double ahead_ms = json_number(event, "ahead_ms"), over_s;
+    if (!(fabs(ahead_ms) <= TS_MAX_S * 1e3) || !take(event, "over_s", TS_MAX_S, &over_s))
+        return false;
+    run->clock_ahead_ms = ahead_ms;
+    run->clock_over_s = over_s;
     return true;
 }
 
@@ -363,6 +432,9 @@ static const struct handler {
     {"start", on_start, false},
     {"stop", on_stop, false},
     {"lateness", on_lateness, false},
+    {"flush_probe", on_flush_probe, false},
+    {"host_before", on_host_before, false},
+    {"clock", on_clock, false},
 };
 
 /* True also for events that nobody here reads: a later version may write more. */

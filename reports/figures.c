@@ -128,6 +128,7 @@ void figures_compute(struct figures *figures, struct series *series, const struc
     copy_windows(series, run);
     figures_latency(figures, series, run);
     figures_flow(figures, series, run);
+    figures_theory(figures, run);
     figures_parts(figures, run);
     figures_fairness(figures, run);
     figures_background(figures, series, run);

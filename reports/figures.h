@@ -48,6 +48,7 @@ void figures_compute(struct figures *figures, struct series *series, const struc
 /* Its parts, in the order in which figures_compute calls them. */
 void figures_latency(struct figures *figures, struct series *series, const struct run *run);
 void figures_flow(struct figures *figures, struct series *series, const struct run *run);
+void figures_theory(struct figures *figures, const struct run *run);
 void figures_parts(struct figures *figures, const struct run *run);
 
 void figures_fairness(struct figures *figures, const struct run *run);

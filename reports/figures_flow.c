@@ -159,6 +159,120 @@ static void rate(struct figures *figures, struct series *series, const struct ru
     free(unspread);
 }
 
+/* ---- back to the rate before a fault ---- */
+
+enum { BEFORE_SECONDS = 10, BEFORE_SECONDS_LEAST = 3, BACK_SECONDS = 3 };
+static const double BACK_SHARE = 0.9;
+
+static double mean_of(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return sum / (double)count;
+}
+
+/* The begin of the phase a time lies in; of none, the load's. */
+static int64_t phase_begin_us(const struct manifest *manifest, int64_t at_us)
+{
+    int64_t found_us = manifest->start_us;
+    for (size_t i = 0; i < manifest->phase_count; i++) {
+        int64_t begin_us, end_us;
+        figures_phase_span(manifest, i, &begin_us, &end_us);
+        if (begin_us <= at_us && begin_us > found_us)
+            found_us = begin_us;
+    }
+    return found_us;
+}
+
+/* The mean of up to ten whole seconds of the fault's phase before it. What a phase commits is its
+ * own from the longest batch after its begin, and whole up to that much before the fault, which
+ * may have cut batches off. NAN when the phase, or the fault before, is too near. */
+static double rate_before(const struct series *series, const struct run *run, size_t window,
+                          int64_t longest_us)
+{
+    int64_t from_us = phase_begin_us(&run->manifest, run->windows[window].begin_us) + longest_us;
+    for (size_t i = 0; i < window; i++)
+        if (run->windows[i].end_us > from_us)
+            from_us = run->windows[i].end_us;
+    if (from_us == INT64_MAX)
+        return NAN;
+    double end = floor(since_start_s(run, run->windows[window].begin_us - longest_us));
+    double begin = fmax(ceil(since_start_s(run, from_us)), end - BEFORE_SECONDS);
+    if (end - begin < BEFORE_SECONDS_LEAST)
+        return NAN;
+    return mean_of(series->rows + (size_t)begin, (size_t)(end - begin));
+}
+
+/* The first second from the fault on that has 9/10 of the rate before, and with the two after it,
+ * too: after a fault a second of catching up may be worth two. */
+static double seconds_back(const struct series *series, double fault_s, double before)
+{
+    size_t first = (size_t)fault_s;
+    for (size_t i = first; i + BACK_SECONDS <= series->run_seconds; i++)
+        if (series->rows[i] >= BACK_SHARE * before &&
+            mean_of(series->rows + i, BACK_SECONDS) >= BACK_SHARE * before)
+            return i == first ? 0 : (double)i - fault_s;
+    return INFINITY;
+}
+
+/* Of the faults with a rate before them, the one that took longest. */
+static void back_to_rate(struct figures *figures, const struct series *series,
+                         const struct run *run)
+{
+    int64_t longest_us = longest_batch_us(run);
+    double worst = -1, worst_before = NAN, worst_lasted = NAN;
+    for (size_t i = 0; i < run->window_count; i++) {
+        const struct window *window = &run->windows[i];
+        double fault_s = since_start_s(run, window->begin_us);
+        double before = fault_s >= 0 ? rate_before(series, run, i, longest_us) : NAN;
+        double seconds = before > 0 ? seconds_back(series, fault_s, before) : NAN;
+        if (!(seconds > worst))
+            continue;
+        worst = seconds;
+        worst_before = before;
+        worst_lasted = (double)(window->end_us - window->begin_us) / 1e6;
+        if (window->end_us == INT64_MAX)
+            worst_lasted = NAN;
+    }
+    if (worst < 0)
+        return;
+    figures_set(figures, worst_before, "recovery.rate_before_rows_per_s");
+    figures_set(figures, worst_lasted, "recovery.fault_s");
+    figures_set(figures, isfinite(worst) ? 1 : 0, "recovery.back_to_rate");
+    if (isfinite(worst))
+        figures_set(figures, worst, "recovery.back_to_rate_s");
+}
+
+/* ---- batches of the steady phase ---- */
+
+/* Those that began and ended in it, outside faults. */
+static void steady_batches(struct figures *figures, const struct run *run)
+{
+    int64_t begin_us, end_us;
+    figures_phase_span(&run->manifest, figures_steady(&run->manifest), &begin_us, &end_us);
+    double *db = xcalloc(run->batch_count + 1, sizeof(*db));
+    double *rows = xcalloc(run->batch_count + 1, sizeof(*rows));
+    size_t count = 0;
+    for (size_t i = 0; i < run->batch_count; i++) {
+        const struct batch *batch = &run->batches[i];
+        int64_t from_us = batch->ts_us - batch->db_us;
+        bool steady = from_us >= begin_us && batch->ts_us <= end_us;
+        for (size_t k = 0; steady && k < run->window_count; k++)
+            steady = batch->ts_us <= run->windows[k].begin_us || from_us >= run->windows[k].end_us;
+        if (!steady)
+            continue;
+        db[count] = (double)batch->db_us;
+        rows[count++] = batch->rows;
+    }
+    if (count) {
+        figures_set(figures, stats_cv(db, count), "commit.steady_db_cv");
+        figures_set(figures, stats_cv(rows, count), "commit.steady_rows_cv");
+    }
+    free(db);
+    free(rows);
+}
+
 /* ---- drain ---- */
 
 /* Seconds from the end of the load to an empty backlog; NAN: never seen empty. */
@@ -209,5 +323,9 @@ void figures_flow(struct figures *figures, struct series *series, const struct r
     backlog(figures, series, run);
     commits(figures, run);
     rate(figures, series, run);
+    if (run->batch_count) {
+        back_to_rate(figures, series, run);
+        steady_batches(figures, run);
+    }
     drain(figures, run);
 }

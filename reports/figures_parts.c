@@ -1,6 +1,7 @@
 /* What it took: processor, memory, disk, network of each part, the host, the sink's own statistics.
  */
 #include <math.h>
+#include <string.h>
 
 #include "figures.h"
 
@@ -75,10 +76,8 @@ static void one_part(struct figures *figures, const struct run *run, const struc
     figures_set(figures, writes.total, "part.%s.write_bytes", who);
     figures_set(figures, rx.total, "part.%s.rx_bytes", who);
     figures_set(figures, tx.total, "part.%s.tx_bytes", who);
-    if (thousands > 0) {
+    if (thousands > 0)
         figures_set(figures, cpu_s.total / thousands, "part.%s.cpu_s_per_1000", who);
-        figures_set(figures, writes.total / thousands, "part.%s.write_bytes_per_1000", who);
-    }
 }
 
 /* What parts in containers used of all cores, in percent: the sampler beside the runner, which
@@ -115,12 +114,103 @@ static void host(struct figures *figures, const struct run *run)
     figures_set(figures, rest < 0 ? 0 : rest, "host.other_pct"); /* NAN stays NAN */
 }
 
+/* ---- what 1,000 tasks cost ---- */
+
+static double stat_rise(const struct run *run, const char *name)
+{
+    for (size_t i = 0; i < run->stat_count; i++)
+        if (strcmp(run->stats[i].name, name) == 0)
+            return run->stats[i].rise.total;
+    return NAN;
+}
+
+/* What sinks' own counters tell of their logs: bytes written there, and flushes. */
+static const struct {
+    const char *sink, *bytes, *flushes; /* fields of sink_stats; NULL: there is none */
+} own_counters[] = {
+    {"wal", NULL, "flushes"},
+    {"ingest", "wal_bytes", "wal_flushes"},
+    {"valkey", "aof_current_bytes", NULL},
+};
+
+static void per_1000(struct figures *figures, const char *key, double total, double thousands)
+{
+    figures_set(figures, total, "%s", key);
+    if (thousands > 0)
+        figures_set(figures, total / thousands, "%s_per_1000", key);
+}
+
+/* The meter's own processes are none of what a sink costs; the main DB is what all of them have. */
+static void cost_of_cpu(struct figures *figures, const struct run *run, double thousands)
+{
+    static const char *const sinks_own[] = {"api", "worker", "sink"}, *const meters[] = {"loadgen",
+                                                                                         "sampler"};
+    double sink_s = NAN, meter_s = NAN;
+    for (size_t i = 0; i < run->part_count; i++) {
+        const char *who = run->parts[i].who;
+        double cpu_s = figures_get(figures, "part.%s.cpu_s", who);
+        for (size_t k = 0; k < 3; k++)
+            if (!isnan(cpu_s) && strcmp(who, sinks_own[k]) == 0)
+                sink_s = isnan(sink_s) ? cpu_s : sink_s + cpu_s;
+        for (size_t k = 0; k < 2; k++)
+            if (!isnan(cpu_s) && strcmp(who, meters[k]) == 0)
+                meter_s = isnan(meter_s) ? cpu_s : meter_s + cpu_s;
+    }
+    per_1000(figures, "cost.cpu_s", sink_s, thousands);
+    per_1000(figures, "meter.cpu_s", meter_s, thousands);
+}
+
+static void cost(struct figures *figures, const struct run *run, double thousands)
+{
+    double payload = thousands * 1000 * json_number(run->manifest.json, "payload_bytes");
+    double lines = 0;
+    cost_of_cpu(figures, run, thousands);
+    per_1000(figures, "disk.write_bytes", run->disk.write_bytes.total, thousands);
+    per_1000(figures, "disk.flushes", run->disk.flushes.total, thousands);
+    figures_set(figures, run->disk.read_bytes.total, "disk.read_bytes");
+    if (payload > 0)
+        figures_set(figures, run->disk.write_bytes.total / payload, "disk.write_amplification");
+    per_1000(figures, "own.main_log_bytes", run->main_wal_bytes.total, thousands);
+    per_1000(figures, "own.main_flushes", run->main_wal_flushes.total, thousands);
+    for (size_t i = 0; i < sizeof(own_counters) / sizeof(own_counters[0]); i++) {
+        if (strcmp(run->manifest.sink, own_counters[i].sink) != 0)
+            continue;
+        if (own_counters[i].bytes)
+            per_1000(figures, "own.sink_log_bytes", stat_rise(run, own_counters[i].bytes),
+                     thousands);
+        if (own_counters[i].flushes)
+            per_1000(figures, "own.sink_flushes", stat_rise(run, own_counters[i].flushes),
+                     thousands);
+    }
+    for (size_t i = 0; i < run->file_count; i++)
+        lines += (double)run->files[i].lines;
+    figures_set(figures, lines, "meter.events");
+}
+
+/* ---- conditions ---- */
+
+static void conditions(struct figures *figures, const struct run *run)
+{
+    const struct flush_times *times[] = {&run->flush_before, &run->flush_after};
+    static const char *const names[] = {"before", "after"};
+    for (size_t i = 0; i < 2; i++) {
+        figures_set(figures, times[i]->n, "flush.%s_n", names[i]);
+        figures_set(figures, times[i]->p50_us / 1e3, "flush.%s_p50_ms", names[i]);
+        figures_set(figures, times[i]->p99_us / 1e3, "flush.%s_p99_ms", names[i]);
+        figures_set(figures, times[i]->max_us / 1e3, "flush.%s_max_ms", names[i]);
+    }
+    figures_set(figures, run->before_busy_pct, "host.before_busy_pct");
+    figures_set(figures, run->clock_ahead_ms, "clock.ahead_ms");
+}
+
 void figures_parts(struct figures *figures, const struct run *run)
 {
     double thousands = figures_get(figures, "totals.durable") / 1000;
     for (size_t i = 0; i < run->part_count; i++)
         one_part(figures, run, &run->parts[i], thousands);
     host(figures, run);
+    cost(figures, run, thousands);
+    conditions(figures, run);
     for (size_t i = 0; i < run->stat_count; i++) {
         const struct stat_extremes *stat = &run->stats[i];
         figures_set(figures, stat->min, "stat.%s.min", stat->name);

@@ -9,6 +9,10 @@ const double GATE_RATE_MISSED_PCT = 1;
 const double GATE_LATENESS_P99_MS = 5;
 const double GATE_HOST_OTHER_PCT = 15;
 const double GATE_HOST_STEAL_PCT = 5;
+const double GATE_CLOCK_STEP_MS = 100;
+
+static const double FLUSH_IMPLAUSIBLE_MS = 0.02; /* docs/method.md says why */
+static const double FLUSH_DRIFT = 2;
 
 static const struct lateness *find_lateness(const struct run *run, const char *phase)
 {
@@ -72,6 +76,28 @@ static void gate_host(struct entry *entry)
         strings_add(&entry->reasons,
                     "the hypervisor took %.1f %% of the cores on average (limit %.0f %%)", steal,
                     GATE_HOST_STEAL_PCT);
+    if (entry->run.before_busy_pct > GATE_HOST_OTHER_PCT)
+        strings_add(&entry->reasons,
+                    "the host was busy with other work before the run: %.1f %% of its cores (limit "
+                    "%.0f %%)",
+                    entry->run.before_busy_pct, GATE_HOST_OTHER_PCT);
+}
+
+/* Times of different processes are compared by the wall clock. A clock that is steered runs at most
+ * 0.05 % too fast or too slow. */
+static void gate_clock(struct entry *entry)
+{
+    const struct run *run = &entry->run;
+    double allowed_ms = GATE_CLOCK_STEP_MS + 0.5 * run->clock_over_s;
+    if (fabs(run->clock_ahead_ms) > allowed_ms)
+        strings_add(&entry->reasons,
+                    "the clock was set during the run, by %.0f ms in all (limit %.0f ms)",
+                    run->clock_ahead_ms, allowed_ms);
+    if (run->clock_steps > 0)
+        strings_add(&entry->reasons,
+                    "the clock was set during the run: the times of %lld requests differ by over "
+                    "%.0f ms from how long they took",
+                    (long long)run->clock_steps, GATE_CLOCK_STEP_MS);
 }
 
 /* Did this fault of the scenario happen? Two that overlap on one part are one window; and it begins
@@ -152,6 +178,23 @@ static void note_files(struct entry *entry)
         strings_add(&entry->notes, "sampler.jsonl is missing: no backlog, no figures of resources");
 }
 
+/* A disk that answers faster than any can, or that was another one at the end. */
+static void note_flushes(struct entry *entry)
+{
+    double before = figures_get(&entry->figures, "flush.before_p50_ms");
+    double after = figures_get(&entry->figures, "flush.after_p50_ms");
+    if (before < FLUSH_IMPLAUSIBLE_MS)
+        strings_add(&entry->notes,
+                    "WARNING: a flush took %.0f us (median), less than a disk can do it in: what "
+                    "was called durable may not survive power loss",
+                    before * 1e3);
+    if (before > 0 && after > 0 && fmax(before / after, after / before) > FLUSH_DRIFT)
+        strings_add(&entry->notes,
+                    "the disk changed meanwhile: a flush took %.2f ms before the run and %.2f ms "
+                    "after it (medians)",
+                    before, after);
+}
+
 static void note_figures(struct entry *entry)
 {
     const struct figures *figures = &entry->figures;
@@ -189,6 +232,9 @@ static void note_figures(struct entry *entry)
     if (main_killed && !isnan(figures_get(figures, "row_sleeps.total")))
         strings_add(&entry->notes,
                     "the main DB was killed: its count of row sleeps is only about right");
+    if (figures_get(figures, "recovery.back_to_rate") == 0)
+        strings_add(&entry->notes,
+                    "commits did not come back to the rate before a fault while the run lasted");
     double misplaced = figures_get(figures, "totals.misplaced_in_phase");
     if (misplaced > 0)
         strings_add(&entry->notes, "%.0f requests carry a phase that their due time does not fit",
@@ -214,6 +260,8 @@ void gates_check(struct entry *entry)
         return;
     gate_generator(entry);
     gate_host(entry);
+    gate_clock(entry);
     gate_faults(entry);
+    note_flushes(entry);
     note_figures(entry);
 }

@@ -96,6 +96,32 @@ struct report_result {
 int report_comparison(const char *comparison_dir, struct report_result *result, struct err *err);
 void report_result_free(struct report_result *result);
 
+/* ---- two comparisons ---- */
+
+struct report_against {
+    bool fair;            /* the same load, main DB, faults and SLA; else nothing is judged */
+    struct buf unfair;    /* what differs, when it is not */
+    unsigned judged;      /* contenders in both with runs that count on both sides */
+    unsigned unjudged;    /* contenders of A of which nothing can be said */
+    unsigned worse_count; /* figures of contenders in which B is worse beyond noise */
+    struct buf worse;     /* them, in words: "wal: api p99; ..." */
+    struct buf text;      /* Markdown */
+};
+
+/* Reads both comparisons as report_comparison does (each run's audit.json is written anew, nothing
+ * else) and sets them side by side. What is noise: against.h. 0, or a negative errno and a
+ * sentence. Free the result in any case. */
+int report_against(const char *dir_a, const char *dir_b, struct report_against *result,
+                   struct err *err);
+void report_against_free(struct report_against *result);
+
+/* ---- for other programs ---- */
+
+/* Writes a line a task of one run to out, as CSV (RFC 4180, with a header line); columns:
+ * docs/metrics.md. No cell can be taken for a formula. 0; -EBADMSG: manifest or ledger can't be
+ * read (a sentence); -EIO: out could not be written. */
+int export_csv(const char *run_dir, FILE *out, struct err *err);
+
 /* ---- one task's life ---- */
 
 /* Prints what every file of the run knows of one id, in the order of time. 0; -EINVAL: not a UUID;

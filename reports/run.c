@@ -187,6 +187,12 @@ void run_load(struct run *run, const char *dir, bool only_audit)
     run->name = xstrdup(dir);
     run->main_begin = run->main_end =
         (struct main_rows){NAN, NAN, NAN, .checkpoints = NAN, .autovacuums = NAN};
+    const struct rise none = {NAN, NAN};
+    const struct flush_times no_times = {NAN, NAN, NAN, NAN};
+    run->main_wal_bytes = run->main_wal_flushes = none;
+    run->disk = (struct disk_use){NULL, none, none, none};
+    run->flush_before = run->flush_after = no_times;
+    run->before_busy_pct = run->clock_ahead_ms = run->clock_over_s = NAN;
     manifest_read(&run->manifest, dir, &run->manifest_err);
     load_ledgers(run);
     struct err err = {0};
@@ -236,6 +242,7 @@ void run_free(struct run *run)
     free(run->lateness);
     free(run->works);
     free(run->worker_starts_us);
+    free(run->disk.name);
     manifest_free(&run->manifest);
     ledger_free(&run->ledger);
     free(run->dir);

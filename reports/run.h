@@ -48,9 +48,25 @@ struct host_sample {
     double busy_pct, steal_pct, iowait_pct, ours_pct;
 };
 
+/* A counter from the load's begin to the run's end: its rises; after a fall (it was started again)
+ * the new value. */
+struct rise {
+    double total, last; /* NAN: no value yet */
+};
+
 struct stat_extremes { /* one field of sink_stats */
     char *name;
     double min, max, last;
+    struct rise rise;
+};
+
+struct disk_use { /* of the whole machine on the disk of the state folder */
+    char *name;   /* NULL: not told */
+    struct rise read_bytes, write_bytes, flushes;
+};
+
+struct flush_times { /* the runner's probe of that disk; NAN: none */
+    double n, p50_us, p99_us, max_us;
 };
 
 struct window {               /* fault until recovered */
@@ -119,6 +135,11 @@ struct run {
     int64_t *worker_starts_us; /* in order of time */
     size_t worker_start_count, worker_start_capacity;
     struct main_rows main_begin, main_end; /* before the load, after all */
+    struct rise main_wal_bytes, main_wal_flushes;
+    struct disk_use disk;
+    struct flush_times flush_before, flush_after;
+    double before_busy_pct;              /* before anything was started; NAN: not told */
+    double clock_ahead_ms, clock_over_s; /* of the wall clock on the monotonic one; NAN: not told */
 
     bool load_began, load_ended; /* the generator's start and stop events */
 

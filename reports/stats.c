@@ -69,6 +69,20 @@ double stats_cv(const double *values, size_t count)
     return sqrt(squares / (double)count) / mean;
 }
 
+double stats_slope(const double *x, const double *y, size_t count)
+{
+    double mean_x = 0, mean_y = 0, both = 0, squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        mean_x += x[i] / (double)count;
+        mean_y += y[i] / (double)count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        both += (x[i] - mean_x) * (y[i] - mean_y);
+        squares += (x[i] - mean_x) * (x[i] - mean_x);
+    }
+    return squares > 0 ? both / squares : NAN;
+}
+
 struct spread stats_spread(const double *values, size_t count)
 {
     struct spread spread = {.median = NAN, .min = NAN, .max = NAN};

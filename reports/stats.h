@@ -27,6 +27,9 @@ double samples_mean(const struct samples *samples); /* misses left out; NAN when
  * 0. */
 double stats_cv(const double *values, size_t count);
 
+/* The slope of the line with the least squares through (x, y); NAN when all x are the same. */
+double stats_slope(const double *x, const double *y, size_t count);
+
 /* Over repeats. The median is a value that occurred (for an even number the upper of the middle
  * two): a mean of two percentiles would be no percentile of anything. NANs are left out; INFINITY
  * ranks last. */

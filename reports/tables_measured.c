@@ -149,15 +149,11 @@ void columns_table(const struct comparison *comparison, struct buf *out, const c
 static void put_flow(const struct comparison *comparison, struct buf *out)
 {
     static const struct column commit[] = {
-        {"batches", "batches", UNIT_COUNT},
-        {"rows a batch", "rows_per_batch", UNIT_NUMBER},
-        {"db mean", "db.mean_ms", UNIT_MS},
-        {"p50", "db.p50_ms", UNIT_MS},
-        {"p90", "db.p90_ms", UNIT_MS},
-        {"p99", "db.p99_ms", UNIT_MS},
-        {"max", "db.max_ms", UNIT_MS},
-        {"inserted", "inserted", UNIT_COUNT},
-        {"redelivered", "redelivered", UNIT_COUNT},
+        {"batches", "batches", UNIT_COUNT},   {"rows a batch", "rows_per_batch", UNIT_NUMBER},
+        {"db mean", "db.mean_ms", UNIT_MS},   {"p50", "db.p50_ms", UNIT_MS},
+        {"p90", "db.p90_ms", UNIT_MS},        {"p99", "db.p99_ms", UNIT_MS},
+        {"max", "db.max_ms", UNIT_MS},        {"CV, steady", "steady_db_cv", UNIT_NUMBER},
+        {"inserted", "inserted", UNIT_COUNT}, {"redelivered", "redelivered", UNIT_COUNT},
         {"dead", "dead", UNIT_COUNT},
     };
     static const struct column committed[] = {
@@ -167,10 +163,14 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
         {"seconds", "seconds", UNIT_COUNT},
     };
     static const struct column backlog[] = {
+        {"growth, tasks/s", "growth_per_s", UNIT_NUMBER},
+        {"in theory", "theory_growth_per_s", UNIT_NUMBER},
         {"peak", "peak_tasks", UNIT_COUNT},
+        {"in theory", "theory_peak_tasks", UNIT_COUNT},
         {"at", "peak_at_s", UNIT_SECONDS},
         {"peak bytes", "peak_bytes", UNIT_BYTES},
-        {"area (task-seconds)", "area_task_s", UNIT_COUNT},
+        {"area, task-seconds", "area_task_s", UNIT_COUNT},
+        {"in theory", "theory_area_task_s", UNIT_COUNT},
         {"at end of load", "at_load_end_tasks", UNIT_COUNT},
         {"at the end", "end_tasks", UNIT_COUNT},
     };
@@ -184,7 +184,10 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
         {"api", "api", UNIT_NUMBER},
         {"durable", "durable", UNIT_NUMBER},
     };
-    buf_puts(out, "## Backlog\n\n");
+    buf_puts(out,
+             "## Backlog\n\nGrowth: in the steady phase up to its first fault. In theory: what "
+             "the scenario's rate, its lanes, batches and row delay, and\nthe faults as long as "
+             "they lasted, let expect of any sink.\n\n");
     columns_table(comparison, out, "backlog", backlog, COUNT_OF(backlog));
     buf_puts(out, "## Drain\n\nFrom the end of the load to an empty backlog.\n\n");
     columns_table(comparison, out, "drain", drain, COUNT_OF(drain));
@@ -193,6 +196,15 @@ static void put_flow(const struct comparison *comparison, struct buf *out)
     buf_puts(out, "### Committed rows a second\n\nSteady phase outside faults; a batch's rows are "
                   "spread over the batch's own duration first.\n\n");
     columns_table(comparison, out, "committed", committed, COUNT_OF(committed));
+    static const struct column back[] = {
+        {"rows/s before", "rate_before_rows_per_s", UNIT_NUMBER},
+        {"back after", "back_to_rate_s", UNIT_SECONDS},
+        {"in theory (the fault lasted)", "fault_s", UNIT_SECONDS},
+    };
+    buf_puts(out, "### Back to the rate before a fault\n\nFrom the fault until three seconds "
+                  "together commit 9/10 of what the ten before it did; of several faults the "
+                  "slowest.\n\n");
+    columns_table(comparison, out, "recovery", back, COUNT_OF(back));
     buf_puts(out, "### Tail index: p99 / p50, steady\n\n");
     columns_table(comparison, out, "tail", tail, COUNT_OF(tail));
 }
@@ -265,8 +277,7 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
         {"memory mean", "rss_mean_bytes", UNIT_BYTES},
         {"memory peak", "rss_peak_bytes", UNIT_BYTES},
         {"disk read", "read_bytes", UNIT_BYTES},
-        {"disk written", "write_bytes", UNIT_BYTES},
-        {"written per 1,000 tasks", "write_bytes_per_1000", UNIT_BYTES},
+        {"dirtied, at most", "write_bytes", UNIT_BYTES},
         {"received", "rx_bytes", UNIT_BYTES},
         {"sent", "tx_bytes", UNIT_BYTES},
         {"page cache mean", "cache_mean_bytes", UNIT_BYTES}, /* last: only where it is known */
@@ -283,10 +294,13 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
             free(prefix);
         }
     }
-    buf_puts(out,
-             "## Resources by part\n\nCPU: 100 % is one core, mean while the load lasts. Memory "
-             "of a Postgres is its proportional set size. Network: TCP, a lower bound. "
-             "– : can't be told.\n\n");
+    buf_puts(
+        out,
+        "## Resources by part\n\nCPU: 100 % is one core, mean while the load lasts. Memory "
+        "of a Postgres is its proportional set size. Dirtied: what the kernel charges a "
+        "process with, whole folios of the page cache even for\nsmall appends: an upper bound, "
+        "often far off; \"Cost\" has what reached the disk. Network: TCP, a lower bound. "
+        "– : can't be told.\n\n");
     if (pods)
         buf_puts(out, "In containers: memory is anonymous and shared, page cache (which the kernel "
                       "takes back when it is needed) apart; network is\nall that passed the "
@@ -333,6 +347,7 @@ void tables_measured(const struct comparison *comparison, struct buf *out)
     put_flow(comparison, out);
     tables_fairness(comparison, out);
     put_totals(comparison, out);
+    tables_cost(comparison, out);
     put_parts(comparison, out);
     put_stats(comparison, out);
 }

@@ -173,11 +173,11 @@ static void gate_cell(struct table *table, const struct entry *entry, const char
 static void put_gates(const struct comparison *comparison, struct buf *out)
 {
     struct table table;
-    table_begin(&table, 8);
-    static const char *const titles[] = {"run",         "counts",           "audit",
-                                         "rate missed", "own lateness p99", "host: other work",
-                                         "steal",       "lines skipped"};
-    for (size_t i = 0; i < 8; i++)
+    table_begin(&table, 10);
+    static const char *const titles[] = {
+        "run",         "counts", "audit", "rate missed",      "own lateness p99",
+        "host before", "other",  "steal", "clock went ahead", "lines skipped"};
+    for (size_t i = 0; i < 10; i++)
         table_text(&table, titles[i]);
     for (size_t i = 0; i < comparison->count; i++) {
         const struct entry *entry = &comparison->entries[i];
@@ -186,8 +186,10 @@ static void put_gates(const struct comparison *comparison, struct buf *out)
         table_text(&table, audit_verdict_name(entry->audit.verdict));
         gate_cell(&table, entry, "gate.rate_missed_pct", UNIT_PERCENT);
         gate_cell(&table, entry, "gate.own_lateness_p99_ms", UNIT_MS);
+        gate_cell(&table, entry, "host.before_busy_pct", UNIT_PERCENT);
         gate_cell(&table, entry, "host.other_pct", UNIT_PERCENT);
         gate_cell(&table, entry, "host.steal_pct", UNIT_PERCENT);
+        gate_cell(&table, entry, "clock.ahead_ms", UNIT_MS);
         buf_printf(table_cell(&table), "%" PRId64 " half, %" PRId64 " damaged",
                    run_half_lines(&entry->run), run_damaged_lines(&entry->run));
     }
@@ -228,6 +230,7 @@ static void put_validity(const struct comparison *comparison, struct buf *out)
 {
     buf_puts(out, "## Validity\n\n");
     put_gates(comparison, out);
+    tables_flushes(comparison, out);
     size_t before = out->len;
     for (size_t i = 0; i < comparison->count; i++) {
         const struct entry *entry = &comparison->entries[i];
@@ -241,11 +244,14 @@ static void put_validity(const struct comparison *comparison, struct buf *out)
         out,
         "A run counts when it is complete, its audit is not void, the load generator came to "
         "all but %.0f %% of each phase's\nrequests in time and was not late by itself by more "
-        "than %.0f ms (p99), the host spent at most %.0f %% of its cores on\nother work and "
-        "lost at most %.0f %% to its hypervisor, every fault was recovered from, and scenario "
-        "and version are\nthose of the other runs. Percentiles are exact (nearest rank) and "
+        "than %.0f ms (p99), the host spent at most %.0f %% of its cores on\nother work, before "
+        "the "
+        "run and while the load lasted, and lost at most %.0f %% to its hypervisor, the clock was "
+        "not set by over %.0f ms,\nevery fault was recovered from, and scenario and version are "
+        "those of the other runs. Percentiles are exact (nearest rank) and "
         "never averaged; of several runs of a sink the\nmedian run and the range are shown.\n",
-        GATE_RATE_MISSED_PCT, GATE_LATENESS_P99_MS, GATE_HOST_OTHER_PCT, GATE_HOST_STEAL_PCT);
+        GATE_RATE_MISSED_PCT, GATE_LATENESS_P99_MS, GATE_HOST_OTHER_PCT, GATE_HOST_STEAL_PCT,
+        GATE_CLOCK_STEP_MS);
 }
 
 void tables_surroundings(const struct comparison *comparison, struct buf *out)

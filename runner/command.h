@@ -21,8 +21,8 @@ struct command {
 };
 
 extern const struct command *const commands[]; /* visible, NULL-terminated */
-extern const struct command command_run, command_audit, command_report, command_trace,
-    command_sinks, command_clean, command_with, command_prepare, command_attend;
+extern const struct command command_run, command_audit, command_report, command_export,
+    command_trace, command_sinks, command_clean, command_with, command_prepare, command_attend;
 
 /* Parses argv by options. True to go on; else *exit_code is what to return, and help, version or
  * the error has been printed. `usage`: the words after "sluice NAME"; `more`: printed after the

@@ -1,4 +1,4 @@
-/* sluice audit, report, trace: what can be said again from a run's files, at any time. */
+/* sluice audit, report, export, trace: what can be said again from a run's files, at any time. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +21,10 @@ static const struct option_spec report_options[] = {
     {.name = "require-sla",
      .type = OPTION_BOOL,
      .help = "exit 1 also when a contender missed the SLA"},
+    {.name = "gate",
+     .type = OPTION_BOOL,
+     .help = "with A and B: exit 1 when a contender is worse in B beyond noise, 3 when that can't "
+             "be judged (docs/method.md, \"A against B\")"},
     {.name = NULL},
 };
 
@@ -127,19 +131,79 @@ static int make_report(const struct options *options, const char *dir)
     return code;
 }
 
+/* What --gate says of it, in one sentence; the exit code. */
+static int gate_code(const struct report_against *result)
+{
+    if (!result->fair) {
+        fprintf(stderr,
+                "sluice: A and B did not do the same work (scenario: %s), so neither is worse: "
+                "expected comparisons of one load\n",
+                result->unfair.data);
+        return EXIT_UNUSABLE;
+    }
+    if (result->worse_count > 0) {
+        fprintf(stderr, "sluice: B is worse than A beyond noise: %s\n", result->worse.data);
+        return EXIT_BAD_RUN;
+    }
+    if (result->judged == 0 || result->unjudged > 0) {
+        fprintf(stderr,
+                "sluice: %u of A's contenders can't be judged, since B lacks them or no run "
+                "counts: expected runs that count of each on both sides\n",
+                result->unjudged);
+        return EXIT_UNUSABLE;
+    }
+    return EXIT_OK;
+}
+
+static int set_side_by_side(const struct options *options, const char *dir_a, const char *dir_b)
+{
+    struct report_against result = {0};
+    struct err err = {0};
+    int code = EXIT_OK;
+    if (report_against(dir_a, dir_b, &result, &err) < 0) {
+        code = command_fail(EXIT_UNUSABLE, err.text);
+    } else {
+        fputs(result.text.data, stdout);
+        fflush(stdout);
+        if (options_bool(options, "gate")) {
+            code = gate_code(&result);
+        }
+    }
+    report_against_free(&result);
+    return code;
+}
+
+static int report_two(const struct options *options, const char *const *args)
+{
+    char *dir_a = find_folder(options, args[0]);
+    char *dir_b = dir_a ? find_folder(options, args[1]) : NULL;
+    int code = dir_b ? set_side_by_side(options, dir_a, dir_b) : EXIT_MISTAKE;
+    free(dir_a);
+    free(dir_b);
+    return code;
+}
+
 static int report_main(int argc, char *argv[])
 {
     struct options *options = options_new(
         "sluice report",
-        "writes compare.md, compare.html, compare.json and charts of a comparison again");
+        "writes compare.md, compare.html, compare.json and charts of a comparison again; of two "
+        "(A, B: before, after) prints a Markdown text that sets them side by side");
     options_add(options, "Settings", place_options);
     options_add(options, "Settings", report_options);
     int code;
-    if (command_start(options, argc, argv, "COMPARISON", NULL, &code)) {
+    if (command_start(options, argc, argv, "COMPARISON | A B [--gate]", NULL, &code)) {
         size_t count;
         const char *const *args = options_args(options, &count);
-        if (count != 1) {
-            code = command_fail(EXIT_MISTAKE, "report takes the folder of one comparison");
+        if (count == 2 && !options_is_set(options, "require-sla")) {
+            code = report_two(options, args);
+        } else if (count == 2) {
+            code = command_fail(EXIT_MISTAKE, "--require-sla is for a report of one comparison; "
+                                              "of two, --gate fails when the SLA is met no more");
+        } else if (count != 1) {
+            code = command_fail(EXIT_MISTAKE, "report takes the folder of one comparison, or two");
+        } else if (options_bool(options, "gate")) {
+            code = command_fail(EXIT_MISTAKE, "--gate needs two comparisons: report A B --gate");
         } else {
             char *dir = find_folder(options, args[0]);
             code = dir ? make_report(options, dir) : EXIT_MISTAKE;
@@ -177,6 +241,41 @@ static int trace_main(int argc, char *argv[])
     return code;
 }
 
+static const struct option_spec export_options[] = {
+    {.name = "csv",
+     .type = OPTION_BOOL,
+     .help = "as CSV, a line a task (the only format there is); columns: docs/metrics.md"},
+    {.name = NULL},
+};
+
+static int export_main(int argc, char *argv[])
+{
+    struct options *options =
+        options_new("sluice export", "a run's tasks for other programs, to standard output");
+    options_add(options, "Settings", place_options);
+    options_add(options, "Settings", export_options);
+    int code;
+    if (command_start(options, argc, argv, "RUN --csv", NULL, &code)) {
+        size_t count;
+        const char *const *args = options_args(options, &count);
+        if (count != 1 || !options_bool(options, "csv")) {
+            code =
+                command_fail(EXIT_MISTAKE, "export takes the folder of one run and --csv, as in "
+                                           "sluice export runs/quick-20260131-120000/wal/1 --csv");
+        } else {
+            char *run_dir = find_run(options, args[0], &code);
+            struct err err = {0};
+            if (run_dir) {
+                code = export_csv(run_dir, stdout, &err) < 0 ? command_fail(EXIT_UNUSABLE, err.text)
+                                                             : EXIT_OK;
+            }
+            free(run_dir);
+        }
+    }
+    options_free(options);
+    return code;
+}
+
 const struct command command_audit = {
     .name = "audit",
     .summary = "audit one run again: ledger against main database",
@@ -184,8 +283,13 @@ const struct command command_audit = {
 };
 const struct command command_report = {
     .name = "report",
-    .summary = "write the report of a comparison again",
+    .summary = "write the report of a comparison again, or set two side by side",
     .run = report_main,
+};
+const struct command command_export = {
+    .name = "export",
+    .summary = "give a run's tasks to other programs",
+    .run = export_main,
 };
 const struct command command_trace = {
     .name = "trace",

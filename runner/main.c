@@ -8,8 +8,9 @@
 #include "commit.h"
 
 const struct command *const commands[] = {
-    &command_run,   &command_audit, &command_report,  &command_trace,  &command_sinks,
-    &command_clean, &command_with,  &command_prepare, &command_attend, NULL,
+    &command_run,   &command_audit, &command_report, &command_export,  &command_trace,
+    &command_sinks, &command_clean, &command_with,   &command_prepare, &command_attend,
+    NULL,
 };
 
 static const char exit_codes[] =

@@ -161,6 +161,8 @@ static int perform(struct one_run *run, struct err *err)
         rc = manifest_write(run, "interrupted", "the runner was ended before the load", err);
     }
     if (rc == 0) {
+        conditions_before(run);
+        conditions_flush(run, "begin");
         run_say(run, "starting servers and daemons");
         rc = servers_start_main(run, err);
     }
@@ -190,6 +192,8 @@ static int perform(struct one_run *run, struct err *err)
         part_stop(run, PART_API);
         part_stop(run, PART_WORKER);
         part_stop(run, PART_SAMPLER);
+        conditions_clock(run);
+        conditions_flush(run, "end");
         int export_rc = evidence_export(run, &export_err);
         evidence_count(run, "end");
         if (rc == 0 && export_rc < 0) {

@@ -7,6 +7,7 @@
  *   run_settings.c  what the scenario says to the daemons
  *   run_load.c      from the first request to the empty sink
  *   run_evidence.c  what the main DB holds, counted and written out
+ *   run_conditions.c  how busy the host, how fast the disk, whether the clock was set
  *   run_parts.c     the parts (servers, daemons): start, watch, restart
  *   run_faults.c    what befalls them, on schedule or from outside
  *   run_background.c  housekeeping of servers and sinks, forced on schedule
@@ -198,6 +199,12 @@ double load_seconds(const struct one_run *run);       /* since its begin */
 /* run_evidence.c */
 void evidence_count(struct one_run *run, const char *state); /* "begin", "end" */
 int evidence_export(struct one_run *run, struct err *err);   /* main.tsv */
+
+/* run_conditions.c: events for the report to judge by. A run without one lacks a figure, no more.
+ */
+void conditions_before(struct one_run *run);                   /* nothing is started yet */
+void conditions_flush(struct one_run *run, const char *state); /* "begin", "end" */
+void conditions_clock(struct one_run *run);                    /* since the load's begin */
 
 /* run_parts.c */
 int part_start(struct one_run *run, enum part_id id, struct err *err);

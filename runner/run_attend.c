@@ -229,6 +229,7 @@ static int gather(struct one_run *run, struct err *err)
     background_end(run);
     keeper_nap(FLUSH_MS);
     part_stop(run, PART_SAMPLER);
+    conditions_clock(run);
     int rc = evidence_export(run, err);
     evidence_count(run, "end");
     return rc;

@@ -120,6 +120,9 @@ static void sampler_args(const struct one_run *run, struct args *args)
         }
     }
     add(args, xstrdup("--interval=1s"));
+    if (run->state_dir) {
+        add(args, xasprintf("--disk-of=%s", run->state_dir));
+    }
     add(args, xasprintf("--metrics=%s/sampler.jsonl", run->request->dir));
 }
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "common/stop.h"
+#include "disk.h"
 #include "netdiag.h"
 #include "part.h"
 #include "periodic.h"
@@ -43,6 +44,11 @@ static const struct option_spec sampler_options[] = {
      .required = true,
      .help = "where the events go, as JSON lines; in DIR/, the first sampler-N.jsonl (of a pod: "
              "sampler-WHO-N.jsonl) that is not there yet"},
+    {.name = "disk-of",
+     .type = OPTION_STRING,
+     .unit = "DIR",
+     .help = "the folder on whose disk the run keeps its state: what that disk writes and how "
+             "often it flushes, for whomever; none: nothing is told of disks"},
     {.name = "main-url",
      .type = OPTION_URL,
      .unit = "URL",
@@ -76,6 +82,7 @@ struct program {
     struct metrics *metrics;
     struct part *parts;
     size_t part_count;
+    char disk[DISK_NAME_BYTES]; /* "": none */
     struct sampler *sampler;
     struct sink_probe sink_probe;
     struct db_probe db_probe;
@@ -143,6 +150,15 @@ static void write_stop(struct program *program, const char *why)
     metrics_event_free(&event);
 }
 
+/* A disk that can't be told is a figure less, no more. */
+static void choose_disk(struct program *program)
+{
+    const char *dir = options_string(program->options, "disk-of");
+    struct err why = {0};
+    if (dir && disk_find("/sys", dir, program->disk, &why) < 0)
+        log_warning("nothing is told of the disk of %s: %s", dir, why.text);
+}
+
 static int start(struct program *program, struct err *err)
 {
     int rc = metrics_open_as(&program->metrics, options_string(program->options, "metrics"),
@@ -155,7 +171,9 @@ static int start(struct program *program, struct err *err)
         if (rc < 0)
             return rc;
     }
-    program->sampler = sampler_new("/proc", program->parts, program->part_count, program->metrics);
+    choose_disk(program);
+    program->sampler = sampler_new("/proc", program->parts, program->part_count,
+                                   program->disk[0] ? program->disk : NULL, program->metrics);
     write_start(program);
     program->sink_probe.driver = program->driver;
     program->sink_probe.options = program->options;

@@ -122,6 +122,8 @@ int64_t db_probe_turn(void *db_probe)
     add_figure(&probe->event, "row_sleeps", rc == 0 ? counts.row_sleeps : -1);
     add_figure(&probe->event, "checkpoints", rc == 0 ? counts.checkpoints : -1);
     add_figure(&probe->event, "autovacuums", rc == 0 ? counts.autovacuums : -1);
+    add_figure(&probe->event, "wal_bytes", rc == 0 ? counts.wal_bytes : -1);
+    add_figure(&probe->event, "wal_flushes", rc == 0 ? counts.wal_flushes : -1);
     metrics_ms(&probe->event, "count_ms", took_ns);
     if (rc < 0)
         metrics_string(&probe->event, "missing", err.text);

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "disk.h"
 #include "netdiag.h"
 #include "procfs.h"
 #include "tree.h"
@@ -24,6 +25,7 @@ struct sampler {
     struct proc_table table;
     struct tree **trees;
     struct tree_sample *samples;
+    const char *disk; /* its name; NULL: none is looked at */
     struct netdiag *netdiag;
     bool net_known;
     bool net_complained;
@@ -34,12 +36,13 @@ struct sampler {
 };
 
 struct sampler *sampler_new(const char *proc_root, struct part *parts, size_t count,
-                            struct metrics *metrics)
+                            const char *disk, struct metrics *metrics)
 {
     struct sampler *sampler = xcalloc(1, sizeof(*sampler));
     sampler->proc_root = proc_root;
     sampler->parts = parts;
     sampler->count = count;
+    sampler->disk = disk;
     sampler->metrics = metrics;
     sampler->trees = xcalloc(count + 1, sizeof(struct tree *));
     sampler->samples = xcalloc(count + 1, sizeof(struct tree_sample));
@@ -131,6 +134,20 @@ static void write_part(struct sampler *sampler, size_t index, double span_ticks)
     metrics_write(sampler->metrics, event);
 }
 
+/* Totals since boot, of everybody's work on that disk. */
+static void add_disk(struct sampler *sampler)
+{
+    struct disk_totals totals = {0};
+    struct metrics_event *event = &sampler->event;
+    if (!sampler->disk)
+        return;
+    bool known = disk_read(sampler->proc_root, sampler->disk, &totals) == 0;
+    metrics_string(event, "disk", sampler->disk);
+    add_total(event, "disk_read_bytes", known, totals.read_bytes);
+    add_total(event, "disk_write_bytes", known, totals.write_bytes);
+    add_total(event, "disk_flushes", known && totals.flushes_known, totals.flushes);
+}
+
 /* Steal and iowait are told apart from busy: the first was not ours to have, the second was idle.
  */
 static void write_host(struct sampler *sampler, const struct proc_host *host, bool spanned)
@@ -150,6 +167,7 @@ static void write_host(struct sampler *sampler, const struct proc_host *host, bo
     metrics_double(event, "steal_pct", known ? 100 * steal / total : NAN);
     metrics_double(event, "iowait_pct", known ? fmax(0, 100 * iowait / total) : NAN);
     metrics_double(event, "ours_pct", known ? fmin(100, 100 * ours / total) : NAN);
+    add_disk(sampler);
     metrics_write(sampler->metrics, event);
 }
 

@@ -10,9 +10,10 @@
 
 struct sampler;
 
-/* Keeps parts and metrics, which must outlive it. proc_root: "/proc". */
+/* Keeps parts, disk and metrics, which must outlive it. proc_root: "/proc". disk: name of the one
+ * whose totals go with `host` (disk.h), or NULL. */
 struct sampler *sampler_new(const char *proc_root, struct part *parts, size_t count,
-                            struct metrics *metrics);
+                            const char *disk, struct metrics *metrics);
 /* Writes one event a part and one of the host. Negative errno and a sentence when /proc cannot be
  * read at all; then nothing was written. */
 int sampler_tick(struct sampler *sampler, struct err *err);

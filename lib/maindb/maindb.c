@@ -258,6 +258,15 @@ int maindb_check(struct maindb *db, struct err *err)
     return rc == -EBADMSG ? -EAGAIN : rc;
 }
 
+static const char *flushes_of(int version)
+{
+    if (version < 140000) {
+        return "SELECT -1::bigint";
+    }
+    return version < 180000 ? "SELECT wal_sync FROM pg_stat_wal"
+                            : "SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal'";
+}
+
 int maindb_count(struct maindb *db, struct maindb_counts *counts, struct err *err)
 {
     int rc = maindb_connect(db, &maindb_short_wait, err);
@@ -271,12 +280,14 @@ int maindb_count(struct maindb *db, struct maindb_counts *counts, struct err *er
         "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM task_row_sleeps), "
         "(SELECT %s), "
         "(SELECT coalesce(sum(autovacuum_count), 0)::bigint FROM pg_stat_user_tables "
-        "WHERE relid IN ('task'::regclass, 'task_dead'::regclass)) "
+        "WHERE relid IN ('task'::regclass, 'task_dead'::regclass)), "
+        "pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, (%s) "
         "FROM (SELECT count(*) AS dead, count(*) FILTER (WHERE reason <> 'conflict') AS refused "
         "FROM task_dead) AS d",
         PQserverVersion(db->link.conn) >= 170000
             ? "num_timed + num_requested FROM pg_stat_checkpointer"
-            : "checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter");
+            : "checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter",
+        flushes_of(PQserverVersion(db->link.conn)));
     PGresult *result = NULL;
     rc = PQsendQueryParams(db->link.conn, sql, 0, NULL, NULL, NULL, NULL, 1) == 1
              ? maindb_finish(db, &maindb_short_wait, "counting rows", &result, err)
@@ -289,6 +300,8 @@ int maindb_count(struct maindb *db, struct maindb_counts *counts, struct err *er
         counts->row_sleeps = rows_read_int64(result, 0, 3);
         counts->checkpoints = rows_read_int64(result, 0, 4);
         counts->autovacuums = rows_read_int64(result, 0, 5);
+        counts->wal_bytes = rows_read_int64(result, 0, 6);
+        counts->wal_flushes = rows_read_int64(result, 0, 7);
     }
     PQclear(result);
     return rc == -EBADMSG ? -EAGAIN : rc;

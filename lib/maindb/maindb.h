@@ -77,6 +77,8 @@ struct maindb_counts {
     /* Work that the server does beside, since its statistics began (its crash resets them). */
     int64_t checkpoints; /* timed and requested */
     int64_t autovacuums; /* of both tables */
+    int64_t wal_bytes;   /* of its log, since the server was made */
+    int64_t wal_flushes; /* of its log; -1: a server before 14 does not tell */
 };
 int maindb_count(struct maindb *db, struct maindb_counts *counts, struct err *err);
 

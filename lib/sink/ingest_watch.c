@@ -188,16 +188,26 @@ static const char stats_sql[] =
     "(SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0) "
     "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
     "AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)), "
-    "%s "
+    "%s, (%s) "
     "FROM pg_stat_user_tables AS t%s WHERE t.relid = to_regclass('%s')";
 /* The checkpointer's figures moved in Postgres 17. */
 static const char checkpoints_old[] = "b.checkpoints_timed, b.checkpoints_req";
 static const char checkpoints_new[] = "b.num_timed, b.num_requested";
 
+/* How often the log was flushed: 14 to 17 tell it in one place, 18 in another. */
+static const char *flushes_of(int version)
+{
+    if (version < 140000) {
+        return "SELECT 'NaN'";
+    }
+    return version < 180000 ? "SELECT wal_sync FROM pg_stat_wal"
+                            : "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'";
+}
+
 static const char *const stat_names[] = {
-    "live_tuples",          "dead_tuples",       "autovacuums",
-    "table_bytes",          "index_bytes",       "wal_bytes",
-    "oldest_transaction_s", "checkpoints_timed", "checkpoints_requested",
+    "live_tuples",           "dead_tuples", "autovacuums",          "table_bytes",
+    "index_bytes",           "wal_bytes",   "oldest_transaction_s", "checkpoints_timed",
+    "checkpoints_requested", "wal_flushes",
 };
 
 int ingest_watch_stats(struct ingest_watch *watch, struct sink_stats *stats, int64_t wait_ns)
@@ -209,6 +219,7 @@ int ingest_watch_stats(struct ingest_watch *watch, struct sink_stats *stats, int
     bool is_new = PQserverVersion(watch->link.conn) >= 170000;
     char *sql =
         xasprintf(stats_sql, is_new ? checkpoints_new : checkpoints_old,
+                  flushes_of(PQserverVersion(watch->link.conn)),
                   is_new ? ", pg_stat_checkpointer AS b" : ", pg_stat_bgwriter AS b", watch->table);
     int rc = pg_call_run(&watch->link, sql, clock_mono_ns() + wait_ns, &answer, NULL);
     free(sql);

@@ -258,6 +258,265 @@ static void test_parts(void **state)
     CHECK("wal/1", expected);
 }
 
+/* ---- runs made here: tiny's manifest with 10 requests a second, 1 lane, 200 ms a row ---- */
+
+static char *make_run(const char *replace, const char *with, const char *runner)
+{
+    char *dir = rundir_make();
+    struct buf ledger = rundir_ledger_begin();
+    for (unsigned n = 0; n < 20; n++)
+        rundir_ledger_row(&ledger, n, 1000000000 + n * 500000, 1000000000 + n * 500000,
+                          1000000000 + n * 500000 + 1000, 202, "durable",
+                          n < 4 ? "warm-up" : "steady");
+    rundir_ledger_end(&ledger, dir, "ledger.tsv");
+    rundir_manifest(dir, "\"ingest\"", false, 1, replace, with);
+    rundir_puts(dir, "runner.jsonl", runner);
+    return dir;
+}
+
+static void figures_of(const char *dir, struct figures *figures)
+{
+    struct run run;
+    struct series series = {0};
+    memset(figures, 0, sizeof(*figures));
+    run_load(&run, dir, false);
+    assert_true(run_times_ok(&run));
+    figures_compute(figures, &series, &run);
+    series_free(&series);
+    run_free(&run);
+}
+
+/* The model goes in steps of 10 ms. */
+static void near(const struct figures *figures, const char *key, double wanted)
+{
+    double value = figures_get(figures, "%s", key);
+    if (!(fabs(value - wanted) <= wanted * 0.005))
+        fail_msg("%s is %g, not about %g", key, value, wanted);
+}
+
+static void test_theory(void **state)
+{
+    (void)state;
+    struct figures figures;
+    /* 10/s come in for 10 s, 5/s are taken up, batches of 10 take 2 s: 20 tasks after 2 s, from
+     * then on 5/s more, 60 after 10 s, none after 22 s. Area 20 + 8 x 40 + 12 x 30. */
+    char *dir = make_run(NULL, NULL, "");
+    rundir_puts(dir, "sampler.jsonl",
+                "{\"ts\": 1001, \"ev\": \"backlog\", \"tasks\": 90, \"exact\": true}\n"
+                "{\"ts\": 1002, \"ev\": \"backlog\", \"tasks\": 0, \"exact\": true}\n"
+                "{\"ts\": 1003, \"ev\": \"backlog\", \"tasks\": 3, \"exact\": true}\n"
+                "{\"ts\": 1004, \"ev\": \"backlog\", \"tasks\": 1, \"exact\": true}\n"
+                "{\"ts\": 1007, \"ev\": \"backlog\", \"tasks\": 4, \"exact\": true}\n"
+                "{\"ts\": 1011, \"ev\": \"backlog\", \"tasks\": 90, \"exact\": true}\n");
+    figures_of(dir, &figures);
+    near(&figures, "backlog.theory_growth_per_s", 5);
+    near(&figures, "backlog.theory_peak_tasks", 60);
+    near(&figures, "backlog.theory_area_task_s", 700);
+    near(&figures, "backlog.growth_per_s", 9.0 / 14); /* as in test_stats.c; 1 and 11 s are out */
+    figures_free(&figures);
+    rundir_remove(dir);
+    /* Killed at 5.5 s: the sample at 7 s is none of it; 0, 3, 1 at 2, 3, 4 s: 1 / 2. */
+    dir = make_run(
+        NULL, NULL,
+        "{\"ts\": 1005.5, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"worker\"}\n"
+        "{\"ts\": 1006, \"ev\": \"recovered\", \"what\": \"kill\", \"who\": \"worker\"}\n");
+    rundir_puts(dir, "sampler.jsonl",
+                "{\"ts\": 1002, \"ev\": \"backlog\", \"tasks\": 0, \"exact\": true}\n"
+                "{\"ts\": 1003, \"ev\": \"backlog\", \"tasks\": 3, \"exact\": true}\n"
+                "{\"ts\": 1004, \"ev\": \"backlog\", \"tasks\": 1, \"exact\": true}\n"
+                "{\"ts\": 1007, \"ev\": \"backlog\", \"tasks\": 40, \"exact\": true}\n");
+    figures_of(dir, &figures);
+    near(&figures, "backlog.growth_per_s", 0.5);
+    figures_free(&figures);
+    rundir_remove(dir);
+    /* The worker is gone from 5 to 7 s: 35 at 5 s, the 10 at work are thrown back, so 75 at 9 s,
+     * 80 at 10 s, none at 26 s. 20 + 3 x 27.5 + 4 x 55 + 77.5 + 16 x 40. */
+    static const char fault[] =
+        "{\"ts\": 1005, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"WHO\"}\n"
+        "{\"ts\": 1007, \"ev\": \"recovered\", \"what\": \"kill\", \"who\": \"WHO\"}\n";
+    static const struct {
+        const char *who;
+        double peak, area;
+    } faults[] = {{"worker", 80, 1040},
+                  {"main-db", 80, 1040},
+                  /* Nothing comes in either: 35 until 7 s, 55 at 9 s, 60 at 10 s, none at 22 s. */
+                  {"sink", 60, 20 + 82.5 + 70 + 90 + 57.5 + 360},
+                  /* 35 at 5 s, 25 at 7 s, 40 at 10 s, none at 18 s. */
+                  {"api", 40, 20 + 82.5 + 60 + 97.5 + 160},
+                  {"loadgen", 60, 700}};
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        struct buf text = {0};
+        for (const char *at = fault; *at; at++) {
+            bool hole = strncmp(at, "WHO", 3) == 0;
+            if (hole)
+                buf_puts(&text, faults[i].who);
+            else
+                buf_putc(&text, *at);
+            at += hole ? 2 : 0;
+        }
+        dir = make_run(NULL, NULL, text.data);
+        figures_of(dir, &figures);
+        near(&figures, "backlog.theory_peak_tasks", faults[i].peak);
+        near(&figures, "backlog.theory_area_task_s", faults[i].area);
+        figures_free(&figures);
+        rundir_remove(dir);
+        buf_free(&text);
+    }
+    /* Batches that do not fill: 2 a second wait 1 s, so 2 rows, 400 ms: 0.8 tasks at work. */
+    dir = make_run("\"rps\": 10", "\"rps\": 2", "");
+    char *text = rundir_read(dir, "manifest.json"), *at = strstr(text, "\"worker\": {}");
+    assert_non_null(at);
+    char *fresh = xasprintf("%.*s\"worker\": {\"batch-wait\": \"1s\"}%s", (int)(at - text), text,
+                            at + strlen("\"worker\": {}"));
+    rundir_puts(dir, "manifest.json", fresh);
+    free(fresh);
+    free(text);
+    figures_of(dir, &figures);
+    near(&figures, "backlog.theory_peak_tasks", 0.8);
+    assert_true(figures_get(&figures, "backlog.theory_growth_per_s") == 0);
+    figures_free(&figures);
+    rundir_remove(dir);
+}
+
+/* Commits of 100 ms that end at each half second, `rows` a commit. */
+static void put_commits(struct buf *out, unsigned *id, double from_s, double to_s, unsigned rows)
+{
+    for (double at_s = from_s + 0.5; at_s <= to_s; at_s += 0.5) {
+        buf_printf(out,
+                   "{\"ts\": %.3f, \"ev\": \"committed\", \"rows\": %u, \"inserted\": %u, "
+                   "\"redelivered\": 0, \"dead\": 0, \"db_ms\": 100, \"ids\": [",
+                   1000 + at_s, rows, rows);
+        for (unsigned i = 0; i < rows; i++)
+            buf_printf(out, "%s\"%s\"", i ? ", " : "", rundir_id_text((*id)++));
+        buf_puts(out, "], \"age_ms\": [");
+        for (unsigned i = 0; i < rows; i++)
+            buf_puts(out, i ? ", 1" : "1");
+        buf_puts(out, "]}\n");
+    }
+}
+
+/* 8 rows a second until 6 s; killed at 6.2 s, back at 8.2 s; nothing until 9 s, 6 a second in the
+ * tenth, which is not enough, then 8 again. Warm-up (2 s): 2 a second. */
+static void test_back_to_rate(void **state)
+{
+    (void)state;
+    static const char runner[] =
+        "{\"ts\": 1006.2, \"ev\": \"fault\", \"what\": \"kill\", \"who\": \"worker\"}\n"
+        "{\"ts\": 1008.2, \"ev\": \"recovered\", \"what\": \"kill\", \"who\": \"worker\"}\n";
+    char *dir = make_run(NULL, NULL, runner);
+    struct buf worker = {0};
+    struct figures figures;
+    unsigned id = 100;
+    put_commits(&worker, &id, 0, 2, 1);
+    put_commits(&worker, &id, 2, 6, 4);
+    put_commits(&worker, &id, 6.5, 7, 9); /* its transaction outlived the worker */
+    put_commits(&worker, &id, 9, 10, 3);
+    put_commits(&worker, &id, 10, 14, 4);
+    rundir_puts(dir, "worker-1.jsonl", worker.data);
+    figures_of(dir, &figures);
+    /* Seconds 3, 4, 5 are whole, of the phase and after its first 100 ms. */
+    assert_true(fabs(figures_get(&figures, "recovery.rate_before_rows_per_s") - 8) < 1e-9);
+    assert_true(fabs(figures_get(&figures, "recovery.back_to_rate_s") - 3.8) < 1e-9);
+    assert_true(fabs(figures_get(&figures, "recovery.fault_s") - 2) < 1e-9);
+    assert_true(figures_get(&figures, "recovery.back_to_rate") == 1);
+    /* Batches of 4 and, after the fault, up to 10 s, of 3: 8 fours and 2 threes. */
+    assert_true(figures_get(&figures, "commit.steady_db_cv") == 0);
+    assert_true(fabs(figures_get(&figures, "commit.steady_rows_cv") - 0.4 / 3.8) < 1e-9);
+    figures_free(&figures);
+    buf_clear(&worker);
+    put_commits(&worker, &id, 0, 6, 4); /* and never again */
+    rundir_puts(dir, "worker-1.jsonl", worker.data);
+    figures_of(dir, &figures);
+    assert_true(figures_get(&figures, "recovery.back_to_rate") == 0);
+    assert_true(isnan(figures_get(&figures, "recovery.back_to_rate_s")));
+    figures_free(&figures);
+    buf_clear(&worker);
+    put_commits(&worker, &id, 0, 14, 4); /* as if nothing had been */
+    rundir_puts(dir, "worker-1.jsonl", worker.data);
+    figures_of(dir, &figures);
+    assert_true(figures_get(&figures, "recovery.back_to_rate_s") == 0);
+    figures_free(&figures);
+    buf_free(&worker);
+    rundir_remove(dir);
+}
+
+static void test_cost(void **state)
+{
+    (void)state;
+    static const char runner[] =
+        "{\"ts\": 990, \"ev\": \"host_before\", \"busy_pct\": 3, \"steal_pct\": 0}\n"
+        "{\"ts\": 991, \"ev\": \"flush_probe\", \"state\": \"begin\", \"n\": 200, \"p50_us\": "
+        "250, \"p99_us\": 900, \"max_us\": 1000}\n"
+        "{\"ts\": 1019, \"ev\": \"flush_probe\", \"state\": \"end\", \"n\": 100, \"p50_us\": "
+        "300, \"p99_us\": 800, \"max_us\": 2000}\n"
+        "{\"ts\": 1019, \"ev\": \"clock\", \"ahead_ms\": -7, \"over_s\": 19}\n";
+    /* At 990 and 999 s before the load; a fall at 1010 s; at 1021 s the run is over. Written: 4000
+     * from 1000 at 999 s, then anew 500. */
+    static const struct {
+        int at, write, flushes, wal_bytes, wal_flushes, main_bytes, main_flushes;
+    } samples[] = {{990, 100, 1, 1, 1, 1, 1},
+                   {999, 1000, 10, 50, 5, 500, 3},
+                   {1005, 5000, 40, 250, 25, 900, 9},
+                   {1010, 500, 8, 350, 27, 900, 9},
+                   {1021, 9999, 99, 999, 99, 999, 99}};
+    char *dir = make_run(NULL, NULL, runner);
+    struct buf text = {0};
+    struct figures figures;
+    for (size_t i = 0; i < 5; i++) {
+        buf_printf(&text,
+                   "{\"ts\": %d, \"ev\": \"host\", \"busy_pct\": 5, \"steal_pct\": 0, "
+                   "\"iowait_pct\": 0, \"ours_pct\": 5, \"disk\": \"vda\", \"disk_read_bytes\": 7, "
+                   "\"disk_write_bytes\": %d, \"disk_flushes\": %d}\n",
+                   samples[i].at, samples[i].write, samples[i].flushes);
+        buf_printf(&text,
+                   "{\"ts\": %d, \"ev\": \"sink_stats\", \"wal_bytes\": %d, \"wal_flushes\": %d}\n",
+                   samples[i].at, samples[i].wal_bytes, samples[i].wal_flushes);
+        buf_printf(&text,
+                   "{\"ts\": %d, \"ev\": \"db_count\", \"wal_bytes\": %d, \"wal_flushes\": %d}\n",
+                   samples[i].at, samples[i].main_bytes, samples[i].main_flushes);
+    }
+    static const char *const parts[] = {"api", "worker", "sink", "main-db", "loadgen", "sampler"};
+    for (int i = 0; i < 6; i++) /* 1, 2, 4, 8, 16, 32 s */
+        buf_printf(&text,
+                   "{\"ts\": 1000, \"ev\": \"os\", \"who\": \"%s\", \"cpu_s\": 0}\n{\"ts\": "
+                   "1010, \"ev\": \"os\", \"who\": \"%s\", \"cpu_s\": %d}\n",
+                   parts[i], parts[i], 1 << i);
+    rundir_puts(dir, "sampler.jsonl", text.data);
+    figures_of(dir, &figures);
+    static const struct expected expected[] = {
+        /* 20 acknowledged tasks of 24 bytes. */
+        {"disk.write_bytes", 4500},
+        {"disk.write_bytes_per_1000", 225000},
+        {"disk.write_amplification", 4500.0 / 480},
+        {"disk.flushes", 38},
+        {"disk.flushes_per_1000", 1900},
+        {"disk.read_bytes", 0},
+        {"own.sink_log_bytes", 300},
+        {"own.sink_flushes", 22},
+        {"own.sink_flushes_per_1000", 1100},
+        {"own.main_log_bytes", 400},
+        {"own.main_flushes", 6},
+        {"cost.cpu_s", 7},
+        {"cost.cpu_s_per_1000", 350},
+        {"meter.cpu_s", 48},
+        {"meter.events", 31}, /* 15 and 12 of the sampler, 4 of the runner */
+        {"flush.before_p50_ms", 0.25},
+        {"flush.before_p99_ms", 0.9},
+        {"flush.after_p50_ms", 0.3},
+        {"flush.after_max_ms", 2},
+        {"host.before_busy_pct", 3},
+        {"clock.ahead_ms", -7},
+    };
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        double value = figures_get(&figures, "%s", expected[i].key);
+        if (!(fabs(value - expected[i].value) < 1e-9 * fmax(1, expected[i].value)))
+            fail_msg("%s is %g, not %g", expected[i].key, value, expected[i].value);
+    }
+    figures_free(&figures);
+    buf_free(&text);
+    rundir_remove(dir);
+}
+
 static void test_repeats_and_control(void **state)
 {
     (void)state;
@@ -290,6 +549,8 @@ int main(void)
         cmocka_unit_test(test_latency),  cmocka_unit_test(test_flow),
         cmocka_unit_test(test_fairness), cmocka_unit_test(test_background),
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_repeats_and_control),
+        cmocka_unit_test(test_theory),   cmocka_unit_test(test_back_to_rate),
+        cmocka_unit_test(test_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

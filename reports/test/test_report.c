@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "page_check.h"
+#include "reports/against.h"
 #include "reports/report.h"
 #include "rundir.h"
 
@@ -313,7 +315,7 @@ static void test_pods(void **state)
     assert_string_equal(cell(md, "parts", 1), "containers, started by docker compose");
     assert_string_equal(cell(md, "wal, sink", 1), "30 %");
     assert_string_equal(cell(md, "wal, sink", 4), "1 MiB");
-    assert_string_equal(cell(md, "wal, sink", 11), "4 MiB");
+    assert_string_equal(cell(md, "wal, sink", 10), "4 MiB");
     has_not(md, "came from outside");
     free(md);
     report_result_free(&result);
@@ -369,7 +371,7 @@ static void test_pods_are_no_other_work(void **state)
                 "\"cache_bytes\": null}\n");
     md = report(dir, &result);
     has_not(md, "busy with other work: ");
-    assert_string_equal(cell(md, "wal/1", 5), "12.5 %");
+    assert_string_equal(cell(md, "wal/1", 6), "12.5 %");
     free(md);
     report_result_free(&result);
     free(run);
@@ -400,6 +402,14 @@ static const struct wrong {
      "no (whole) record of its own lateness in phase steady"},
     {"sampler.jsonl", "\"busy_pct\": 50", "\"busy_pct\": 90", "busy with other work: 27.5 %"},
     {"sampler.jsonl", "\"steal_pct\": 1", "\"steal_pct\": 20", "hypervisor took 10.0 %"},
+    {"runner.jsonl", "{",
+     "{\"ts\": 990, \"ev\": \"host_before\", \"busy_pct\": 15.2, \"steal_pct\": 0}\n{",
+     "busy with other work before the run: 15.2 % of its cores (limit 15 %)"},
+    {"runner.jsonl", "{",
+     "{\"ts\": 1020, \"ev\": \"clock\", \"ahead_ms\": -111, \"over_s\": 20}\n{",
+     "the clock was set during the run, by -111 ms in all (limit 110 ms)"},
+    {"loadgen.jsonl", "\"latency_ms\": 7.000", "\"latency_ms\": 108.000",
+     "the times of 1 requests differ by over 100 ms"},
     {"sampler.jsonl", "\"host\"", "\"hosts\"", "nothing tells how busy the host was"},
     {"runner.jsonl", "\"recovered\"", "\"recover\"", "has no end"},
     {"runner.jsonl", "\"fault\"", "\"faults\"", "no event tells of the scenario's fault"},
@@ -900,18 +910,280 @@ static void test_trace(void **state)
     rundir_remove(dir);
 }
 
+/* What does not make a run void, but is said. */
+static void test_conditions(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    static const char *const events[] = {
+        "{\"ts\": 990, \"ev\": \"flush_probe\", \"state\": \"begin\", \"n\": 9, \"p50_us\": 19, "
+        "\"p99_us\": 90, \"max_us\": 90}\n"
+        "{\"ts\": 1019, \"ev\": \"flush_probe\", \"state\": \"end\", \"n\": 9, \"p50_us\": 39, "
+        "\"p99_us\": 90, \"max_us\": 90}\n"
+        "{\"ts\": 1020, \"ev\": \"clock\", \"ahead_ms\": 109, \"over_s\": 20}\n"
+        "{\"ts\": 990, \"ev\": \"host_before\", \"busy_pct\": 15, \"steal_pct\": 0}\n",
+        "{\"ts\": 990, \"ev\": \"flush_probe\", \"state\": \"begin\", \"n\": 9, \"p50_us\": 20, "
+        "\"p99_us\": 90, \"max_us\": 90}\n"};
+    char *whole = rundir_read(run, "runner.jsonl");
+    for (int i = 0; i < 2; i++) {
+        char *text = xasprintf("%s%s", events[i], whole);
+        rundir_puts(run, "runner.jsonl", text);
+        free(text);
+        char *md = report(dir, &result);
+        assert_int_equal(result.in_verdict, 1);
+        assert_string_equal(cell(md, "wal/1", 1), "yes");
+        if (i == 0) {
+            has(md, "WARNING: a flush took 19 us (median), less than a disk can do it in");
+            has(md, "a flush took 0.02 ms before the run and 0.04 ms after it");
+            has(md, "| wal/1 |         0.0190 ms | 0.0900 ms |  0.0390 ms | 0.0900 ms |");
+        } else {
+            has_not(md, "less than a disk can");
+            has_not(md, "the disk changed meanwhile");
+        }
+        free(md);
+        report_result_free(&result);
+    }
+    free(whole);
+    free(run);
+    rundir_remove(dir);
+}
+
+/* The sinks of a copy of tiny: wal/1 to 3 as they are, and as another sink with other latencies. */
+static void copy_as(const char *dir, const char *from, const char *to, const char *sink)
+{
+    char *source = xasprintf("%s/%s", dir, from), *target = xasprintf("%s/%s", dir, to);
+    char *name = xasprintf("\"sink\": \"%s\"", sink);
+    for (size_t i = 0; i < FILES; i++) {
+        char *path = xasprintf("%s/%s", source, files[i]);
+        if (file_exists(path)) {
+            char *text = rundir_read(source, files[i]);
+            rundir_puts(target, files[i], text);
+            free(text);
+        }
+        free(path);
+    }
+    change(target, "manifest.json", "\"sink\": \"wal\"", name);
+    free(name);
+    free(source);
+    free(target);
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(3);
+    struct report_result result;
+    /* wal 12, 20, 31; valkey 31 and 31: they touch, and tie; rabbit 12 and 12. */
+    copy_as(dir, "wal/2", "valkey/1", "valkey");
+    copy_as(dir, "wal/2", "valkey/2", "valkey");
+    copy_as(dir, "wal/1", "rabbit/1", "rabbit");
+    copy_as(dir, "wal/1", "rabbit/2", "rabbit");
+    char *md = report(dir, &result);
+    has(md, "| rabbit 12 ms = wal 20 ms &lt; valkey 31 ms");
+    has_not(md, "(indicative)");
+    free(md);
+    report_result_free(&result);
+    char *gone = xasprintf("%s/rabbit", dir);
+    assert_int_equal(file_remove_tree(gone, NULL), 0);
+    free(gone);
+    md = report(dir, &result);
+    has(md, "| wal 20 ms = valkey 31 ms");
+    has(result.summary.data, "No clear winner by api p99: wal (20 ms) and valkey (31 ms) tie");
+    free(md);
+    report_result_free(&result);
+    gone = xasprintf("%s/valkey/2", dir);
+    assert_int_equal(file_remove_tree(gone, NULL), 0);
+    free(gone);
+    md = report(dir, &result);
+    has(md, "an order with one is indicative");
+    free(md);
+    report_result_free(&result);
+    rundir_remove(dir);
+}
+
+static void judge(double a_min, double a, double a_max, size_t a_n, double b_min, double b,
+                  double b_max, size_t b_n, bool highest, enum against wanted)
+{
+    struct spread before = {a, a_min, a_max, a_n}, after = {b, b_min, b_max, b_n};
+    assert_int_equal(against_judge(before, after, highest), wanted);
+}
+
+static void test_judge(void **state)
+{
+    (void)state;
+    judge(9, 10, 11, 3, 11.5, 12, 13, 3, false, AGAINST_WORSE);
+    judge(9, 10, 11, 3, 11.5, 12, 13, 3, true, AGAINST_BETTER);
+    judge(11.5, 12, 13, 2, 9, 10, 11, 3, false, AGAINST_BETTER);
+    judge(9, 10, 11, 3, 11, 12, 13, 3, false, AGAINST_TIE);          /* they touch */
+    judge(10, 10, 10, 3, 10.4, 10.5, 10.6, 3, false, AGAINST_TIE);   /* 5 % */
+    judge(10, 10, 10, 3, 10.4, 10.6, 10.6, 3, false, AGAINST_WORSE); /* 6 % */
+    judge(10, 10, 10, 1, 19, 19, 20, 3, false, AGAINST_TIE);         /* one run: a factor of 2 */
+    judge(10, 10, 10, 1, 21, 21, 21, 1, false, AGAINST_WORSE);
+    judge(10, 10, 10, 1, 4.9, 4.9, 4.9, 1, false, AGAINST_BETTER);
+    judge(10, 10, 10, 1, 4.9, 4.9, 4.9, 1, true, AGAINST_WORSE);
+    judge(10, 10, 10, 1, INFINITY, INFINITY, INFINITY, 1, false, AGAINST_WORSE);
+    judge(INFINITY, INFINITY, INFINITY, 1, INFINITY, INFINITY, INFINITY, 1, false, AGAINST_TIE);
+    judge(9, 10, 11, 2, INFINITY, INFINITY, INFINITY, 2, false, AGAINST_WORSE);
+    judge(INFINITY, INFINITY, INFINITY, 2, INFINITY, INFINITY, INFINITY, 2, false, AGAINST_TIE);
+    judge(INFINITY, INFINITY, INFINITY, 2, 9, 10, 11, 2, false, AGAINST_BETTER);
+    judge(0, 0, 0, 2, 0, 0, 0, 2, false, AGAINST_TIE);
+    judge(NAN, NAN, NAN, 0, 1, 1, 1, 1, false, AGAINST_UNKNOWN);
+}
+
+static char *against(const char *a, const char *b, struct report_against *result)
+{
+    struct err err = {0};
+    if (report_against(a, b, result, &err) != 0)
+        fail_msg("%s", err.text);
+    return result->text.data;
+}
+
+static void change_all(const char *dir, const char *file, const char *old, const char *fresh)
+{
+    for (int i = 1; i <= 3; i++) {
+        char *run = xasprintf("%s/wal/%d", dir, i);
+        change(run, file, old, fresh);
+        free(run);
+    }
+}
+
+static void test_against(void **state)
+{
+    (void)state;
+    char *a = copy_tiny(RUNS), *b = copy_tiny(RUNS);
+    struct report_against result;
+    char *md = against(a, b, &result);
+    assert_true(result.fair && result.worse_count == 0 && result.judged == 1 &&
+                result.unjudged == 0);
+    has(md, "Scenario, host, build, settings and servers are the same.");
+    has(md, "| api p99, steady, outside faults | 20 ms (12 to 31 ms) | 20 ms (12 to 31 ms) | "
+            "+0.0 % |           tie |");
+    report_against_free(&result);
+    /* B twice as slow at the median, and above A's range: 10 becomes 60. */
+    change_all(b, "loadgen.jsonl", "\"latency_ms\": 10.000", "\"latency_ms\": 48.000");
+    change_all(b, "loadgen.jsonl", "\"latency_ms\": 11.000", "\"latency_ms\": 49.000");
+    change_all(b, "manifest.json", "\"batch\": 6", "\"batch\": 1");
+    change_all(b, "manifest.json", "\"cpu\": \"", "\"cpu\": \"<b>|");
+    md = against(a, b, &result);
+    assert_true(result.fair);
+    has(result.worse.data, "wal: api p99, steady, outside faults");
+    has(md, "|     **worse** |");
+    has(md, "| scenario worker");
+    has(md, "&lt;b&gt;&#124;");
+    has_not(md, "<b>");
+    report_against_free(&result);
+    md = against(b, a, &result); /* a swapped pair is better, not worse */
+    assert_int_equal(result.worse_count, 0);
+    has(md, "|        better |");
+    report_against_free(&result);
+    /* The SLA, met before; another load; a sink that is gone. */
+    change_all(b, "loadgen.jsonl", "\"latency_ms\": 49.000", "\"latency_ms\": 51.000");
+    md = against(a, b, &result);
+    has(result.worse.data, "wal: the SLA, met before");
+    has(md, "SLA: A met, B missed.");
+    report_against_free(&result);
+    change_all(b, "manifest.json", "\"rps\": 2", "\"rps\": 3");
+    md = against(a, b, &result);
+    assert_false(result.fair);
+    assert_string_equal(result.unfair.data, "load");
+    has(md, "**Not the same work** (scenario: load)");
+    report_against_free(&result);
+    char *gone = xasprintf("%s/wal", b);
+    assert_int_equal(file_remove_tree(gone, NULL), 0);
+    free(gone);
+    md = against(a, b, &result);
+    assert_int_equal(result.unjudged, 1);
+    has(md, "Left out: wal, which only A has.");
+    report_against_free(&result);
+    md = against(b, a, &result);
+    assert_int_equal(result.unjudged, 0); /* one more is no loss */
+    has(md, "Left out: wal, which only B has.");
+    report_against_free(&result);
+    struct err err = {0};
+    assert_int_equal(report_against(a, "/nonexistent", &result, &err), -ENOENT);
+    report_against_free(&result);
+    rundir_remove(a);
+    rundir_remove(b);
+}
+
+/* A lost task is no noise, and neither is one run that does not count. */
+static void test_against_lost(void **state)
+{
+    (void)state;
+    char *a = copy_tiny(1), *b = copy_tiny(1), *run = xasprintf("%s/wal/1", b);
+    struct report_against result;
+    char *table = rundir_read(run, "main.tsv"), *row = strchr(table, '\n') + 1;
+    char *rest = strchr(row, '\n') + 1;
+    memmove(row, rest, strlen(rest) + 1);
+    char *end = strstr(table, "#end rows=20");
+    assert_non_null(end);
+    memcpy(end, "#end rows=19", 12);
+    rundir_puts(run, "main.tsv", table);
+    free(table);
+    char *md = against(a, b, &result);
+    has(result.worse.data, "wal: audits that failed");
+    has(md, "With one run on a side the noise is not known");
+    report_against_free(&result);
+    change(run, "manifest.json", "\"complete\"", "\"interrupted\"");
+    md = against(a, b, &result);
+    has(md, "Left out: no run of B counts (the run is interrupted).");
+    has(result.worse.data, "wal: audits that failed");
+    assert_int_equal(result.unjudged, 1);
+    report_against_free(&result);
+    free(run);
+    rundir_remove(a);
+    rundir_remove(b);
+}
+
+static void test_export(void **state)
+{
+    (void)state;
+    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir), *text = NULL;
+    size_t len = 0;
+    struct err err = {0};
+    change(run, "ledger.tsv", "\twarm-up\n", "\t=1+\"x\",y\n");
+    FILE *out = open_memstream(&text, &len);
+    assert_int_equal(export_csv(run, out, &err), 0);
+    fclose(out);
+    int lines = 0;
+    for (size_t i = 0; i < len; i++)
+        lines += text[i] == '\n';
+    assert_int_equal(lines, 21); /* without the runner's probe */
+    has(text, "id,phase,in_fault,code,outcome,due_s,sent_s,done_s,committed_s,api_ms,service_ms,"
+              "durable_ms,age_ms\n");
+    /* By fixtures/README.md: the 7 ms request at 2.25 s, sent 0.25 ms late, committed at 4.5 s. */
+    has(text,
+        ",steady,0,202,durable,2.250000,2.250250,2.257000,4.500000,7.000,6.750,0.700,5000.000\n");
+    has(text, ",steady,1,503,refused,6.250000,6.250250,6.252000,,2.000,1.750,,\n");
+    has(text, ",\"'=1+\"\"x\"\",y\",0,202,");
+    free(text);
+    change(run, "ledger.tsv", "#end", "#");
+    out = open_memstream(&text, &len);
+    assert_int_equal(export_csv(run, out, &err), -EBADMSG);
+    has(err.text, "ledger.tsv");
+    fclose(out);
+    assert_int_equal(len, 0);
+    free(text);
+    free(run);
+    rundir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_terms),       cmocka_unit_test(test_rewrite),
-        cmocka_unit_test(test_recovery),    cmocka_unit_test(test_unknown_background),
-        cmocka_unit_test(test_tiny),        cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_loss_stays),  cmocka_unit_test(test_not_drained),
-        cmocka_unit_test(test_none_counts), cmocka_unit_test(test_page_check),
-        cmocka_unit_test(test_page),        cmocka_unit_test(test_inert),
-        cmocka_unit_test(test_charts),      cmocka_unit_test(test_nothing_there),
-        cmocka_unit_test(test_damage),      cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_pods),        cmocka_unit_test(test_pods_are_no_other_work),
+        cmocka_unit_test(test_conditions),   cmocka_unit_test(test_order),
+        cmocka_unit_test(test_judge),        cmocka_unit_test(test_against),
+        cmocka_unit_test(test_against_lost), cmocka_unit_test(test_export),
+        cmocka_unit_test(test_terms),        cmocka_unit_test(test_rewrite),
+        cmocka_unit_test(test_recovery),     cmocka_unit_test(test_unknown_background),
+        cmocka_unit_test(test_tiny),         cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_loss_stays),   cmocka_unit_test(test_not_drained),
+        cmocka_unit_test(test_none_counts),  cmocka_unit_test(test_page_check),
+        cmocka_unit_test(test_page),         cmocka_unit_test(test_inert),
+        cmocka_unit_test(test_charts),       cmocka_unit_test(test_nothing_there),
+        cmocka_unit_test(test_damage),       cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_pods),         cmocka_unit_test(test_pods_are_no_other_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

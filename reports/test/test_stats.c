@@ -122,12 +122,24 @@ static void test_spread_rows(void **state)
     close_to(bins[0] + bins[1] + bins[2] + bins[3], 16);
 }
 
+static void test_slope(void **state)
+{
+    (void)state;
+    static const double x[] = {0, 1, 2, 5}, up[] = {1, 3, 5, 11}, y[] = {0, 3, 1, 4};
+    static const double same[] = {2, 2};
+    close_to(stats_slope(x, up, 4), 2);
+    /* means 2 and 2: (-2 x -2) + (-1 x 1) + (0 x -1) + (3 x 2) = 9; 4 + 1 + 0 + 9 = 14 */
+    close_to(stats_slope(x, y, 4), 9.0 / 14);
+    assert_true(isnan(stats_slope(same, y, 2)));
+    assert_true(isnan(stats_slope(x, y, 0)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_percentiles), cmocka_unit_test(test_misses),
         cmocka_unit_test(test_cv),          cmocka_unit_test(test_spread),
-        cmocka_unit_test(test_spread_rows),
+        cmocka_unit_test(test_spread_rows), cmocka_unit_test(test_slope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

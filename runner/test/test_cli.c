@@ -156,8 +156,8 @@ static void need_postgres(void)
 static void help_is_everywhere(void **state)
 {
     (void)state;
-    static const char *const names[] = {"run",   "audit", "report", "trace",
-                                        "sinks", "clean", "with"};
+    static const char *const names[] = {"run",   "audit", "report", "export",
+                                        "trace", "sinks", "clean",  "with"};
     EXPECT(0, "Exit codes", "--help");
     EXPECT(0, "sluice 0.", "--version");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -207,6 +207,13 @@ static void mistakes_start_nothing(void **state)
     EXPECT(2, "trace takes the folder", "trace", ".");
     EXPECT(2, "report takes the folder", "report");
     EXPECT(2, "there is no such folder", "report", "no-such");
+    EXPECT(2, "there is no such folder", "report", ".", "no-such");
+    EXPECT(3, "holds no run", "report", ".", ".");
+    EXPECT(2, "--gate needs two comparisons", "report", ".", "--gate");
+    EXPECT(2, "--require-sla is for a report of one", "report", ".", ".", "--require-sla");
+    EXPECT(2, "or two", "report", ".", ".", ".");
+    EXPECT(2, "export takes the folder of one run and --csv", "export", ".");
+    EXPECT(3, "holds no manifest.json", "export", ".", "--csv");
     EXPECT(2, "takes no words", "clean", "everything");
     assert_false(file_exists("runs"));
     assert_false(file_exists("state"));

@@ -58,7 +58,7 @@ static void test_events(void **state)
     assert_int_equal(metrics_open(&metrics, path, NULL), 0);
     struct part parts[] = {{.who = (char[]){"main-db"}, .pid = 10},
                            {.who = (char[]){"gone"}, .pid = 99}};
-    struct sampler *sampler = sampler_new(proc_root, parts, 2, metrics);
+    struct sampler *sampler = sampler_new(proc_root, parts, 2, "vda", metrics);
     const uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
     struct fake_process process = {.pid = 10,
                                    .parent = 1,
@@ -73,6 +73,10 @@ static void test_events(void **state)
     assert_int_equal(sampler_tick(sampler, NULL), 0);
     clock_sleep_ns(300 * NS_PER_MS);
     process.own_ticks += 300;
+    char *stats = xasprintf("%s/diskstats", proc_root);
+    static const char disk[] = "   1 0 vda 1 2 300 4 5 6 800 7 8 9 10 11 12 13 14 16 17\n";
+    assert_int_equal(file_write(stats, disk, sizeof(disk) - 1, NULL), 0);
+    free(stats);
     fake_proc_put(proc_root, &process);
     /* 1000 ticks: 400 user, 300 idle, 200 iowait, 100 steal; 300 of them ours. */
     fake_proc_host(proc_root, "cpu  1400 0 0 1300 200 0 0 100 0 0\n");
@@ -102,11 +106,15 @@ static void test_events(void **state)
     assert_int_equal(number_in(line, "cpu_pct"), 0);
     line = line_with(text.data, "\"host\"", "", 0);
     assert_non_null(strstr(line, "\"busy_pct\": null"));
+    assert_non_null(strstr(line, "\"disk\": \"vda\", \"disk_read_bytes\": null"));
     line = line_with(text.data, "\"host\"", "", 1);
     assert_int_equal(number_in(line, "busy_pct"), 40);
     assert_int_equal(number_in(line, "steal_pct"), 10);
     assert_int_equal(number_in(line, "iowait_pct"), 20);
     assert_int_equal(number_in(line, "ours_pct"), 30);
+    assert_int_equal(number_in(line, "disk_write_bytes"), 800 * 512);
+    assert_int_equal(number_in(line, "disk_read_bytes"), 300 * 512);
+    assert_int_equal(number_in(line, "disk_flushes"), 16);
     buf_free(&text);
     free(path);
     fake_proc_free(proc_root);
@@ -117,7 +125,7 @@ static void test_no_proc_is_an_error(void **state)
     (void)state;
     struct metrics *metrics;
     assert_int_equal(metrics_open(&metrics, NULL, NULL), 0);
-    struct sampler *sampler = sampler_new("/nonexistent/proc", NULL, 0, metrics);
+    struct sampler *sampler = sampler_new("/nonexistent/proc", NULL, 0, NULL, metrics);
     struct err err = {0};
     assert_true(sampler_tick(sampler, &err) < 0);
     assert_non_null(strstr(err.text, "/nonexistent/proc"));
