@@ -12,13 +12,14 @@ SINKS    ?= wal ingest valkey rabbit direct
 SET      ?=
 THROUGH  ?= native
 WERROR   ?= OFF
+SECONDS  ?= 600
 PREFIX   ?= /usr/local
 
 DEPS  := scripts/deps --quiet
 STEP  := JOBS=$(JOBS) WERROR=$(WERROR) scripts/build
 SUITE := scripts/run-tests
 
-.PHONY: help deps build compare test unit test-trixie test-compose oracle contract bench lint fmt asan tsan install clean
+.PHONY: help deps build compare test unit test-trixie test-compose oracle contract bench lint fmt asan tsan fuzz install clean
 
 help: ## this list
 	@printf 'Usage: make TARGET [VARIABLE=value]\n\n'
@@ -77,6 +78,11 @@ tsan: ## unit tests under ThreadSanitizer
 	@$(DEPS) build run test
 	@$(STEP) tsan
 	@$(SUITE) build/tsan -LE 'e2e|oracle'
+
+fuzz: ## the log's decoders under libFuzzer, for SECONDS=600
+	@$(DEPS) build lint test
+	@cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -j $(JOBS) >/dev/null
+	@lib/wal/test/fuzz/run.sh build/fuzz $(SECONDS)
 
 deps: ## install what is missing for everything here
 	@scripts/deps

@@ -110,6 +110,8 @@ struct sim_file *sim_find(struct sim *sim, const char *name);
 void sim_poke(struct sim *sim, const char *name, size_t offset, const void *bytes, size_t count);
 void sim_cut(struct sim *sim, const char *name, size_t size);
 void sim_remove(struct sim *sim, const char *name);
+/* A file with this content, durable, in place of any of that name. */
+void sim_put(struct sim *sim, const char *name, const void *bytes, size_t size);
 void sim_copy_file(struct sim *sim, const char *from, const char *to);
 unsigned sim_count(struct sim *sim, const char *suffix);
 

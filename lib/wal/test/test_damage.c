@@ -392,6 +392,32 @@ static void a_damaged_segment_header(void **state)
     bench_free(bench);
 }
 
+/* A header, with a right checksum, says that records were durable which its own batches hold: the
+ * log would open, take records behind numbers that never were, and not open again. */
+static void a_header_that_vouches_for_too_much(void **state)
+{
+    (void)state;
+    for (uint64_t base_lsn = 0; base_lsn <= 2; base_lsn++) {
+        struct bench *bench = bench_new(132);
+        struct wal_segment_header header;
+        unsigned char bytes[WAL_HEADER_BYTES];
+        bench_open(bench);
+        bench_fill(bench, 1, 3, 100);
+        bench_power_cut(bench);
+        const char *name = bench_segment(bench, 1);
+        assert_int_equal(wal_segment_header_decode(&header, sim_find(bench->sim, name)->cache), 0);
+        header.base_lsn = base_lsn * 50;
+        wal_segment_header_encode(&header, bytes);
+        sim_poke(bench->sim, name, 0, bytes, sizeof bytes);
+        if (base_lsn > 0) {
+            bench_refused(bench, "at 4096: a batch that belongs elsewhere");
+        } else {
+            bench_open(bench);
+        }
+        bench_free(bench);
+    }
+}
+
 static void a_format_of_another_version(void **state)
 {
     (void)state;
@@ -532,6 +558,7 @@ int main(void)
         cmocka_unit_test(swapped_segments),
         cmocka_unit_test(a_segment_of_another_log),
         cmocka_unit_test(a_damaged_segment_header),
+        cmocka_unit_test(a_header_that_vouches_for_too_much),
         cmocka_unit_test(a_format_of_another_version),
         cmocka_unit_test(an_empty_newest_segment),
         cmocka_unit_test(strangers_files_are_left_alone),
