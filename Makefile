@@ -12,6 +12,8 @@ SINKS    ?= wal ingest valkey rabbit direct
 SET      ?=
 THROUGH  ?= native
 WERROR   ?= OFF
+SEEDS    ?= 10000
+FIRST    ?= 1
 SECONDS  ?= 600
 PREFIX   ?= /usr/local
 
@@ -19,7 +21,7 @@ DEPS  := scripts/deps --quiet
 STEP  := JOBS=$(JOBS) WERROR=$(WERROR) scripts/build
 SUITE := scripts/run-tests
 
-.PHONY: help deps build compare test unit test-trixie test-compose oracle contract bench lint fmt asan tsan fuzz install clean
+.PHONY: help deps build compare test unit test-trixie test-compose oracle contract bench lint fmt asan tsan sim mutants fuzz install clean
 
 help: ## this list
 	@printf 'Usage: make TARGET [VARIABLE=value]\n\n'
@@ -78,6 +80,14 @@ tsan: ## unit tests under ThreadSanitizer
 	@$(DEPS) build run test
 	@$(STEP) tsan
 	@$(SUITE) build/tsan -LE 'e2e|oracle'
+
+sim: build ## the log in a simulator that loses power: SEEDS=10000 of them
+	@$(DEPS) test
+	@$(BUILD)/test/test_wal_simulate $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(JOBS)
+
+mutants: build ## the log with one guard broken at a time; a test must notice each
+	@$(DEPS) test
+	@JOBS=$(JOBS) lib/wal/test/mutants.sh $(BUILD)
 
 fuzz: ## the log's decoders under libFuzzer, for SECONDS=600
 	@$(DEPS) build lint test

@@ -64,7 +64,8 @@
  *     by record, because that batch's flush may have failed; the older copy has no meaning, or
  *   - have first_lsn > durable_lsn + 1: the cursor was ahead of the log when it was opened, and
  *     the numbers between were never used.
- * Its first_lsn is above its segment's base_lsn, or, with COPY, its last LSN is not below it.
+ * Its first_lsn is above the base_lsn of its segment and of those before it; with COPY, its last LSN
+ * is not below them.
  * A segment ends at the first offset without a batch that counts. This is the end of the log if
  * no valid batch header lies behind it, neither in this segment (at multiples of block_bytes) nor
  * as first batch of a later one with a durable_lsn beyond, nor a later segment with a base_lsn
