@@ -28,7 +28,7 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 	    printf '  %-12s %s\n' "$$target" "$$text"; done
 	@printf '\nVariables: JOBS=%s WERROR=OFF|ON; for compare: SCENARIO=quick REPEAT=1\n' '$(JOBS)'
-	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"\n  THROUGH=compose (in containers); for contract: SINK=wal\n'
+	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"\n  THROUGH=compose (in containers); for contract: SINK=wal\n  for sim: SEEDS=10000 FIRST=1; for fuzz: SECONDS=600\n'
 
 compare: build ## run a scenario against every sink there is, and write compare.md
 	@$(DEPS) $(if $(filter compose,$(THROUGH)),build,run)
@@ -91,7 +91,7 @@ mutants: build ## the log with one guard broken at a time; a test must notice ea
 
 fuzz: ## the log's decoders under libFuzzer, for SECONDS=600
 	@$(DEPS) build lint test
-	@cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -j $(JOBS) >/dev/null
+	@cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -j $(JOBS) -- --quiet
 	@lib/wal/test/fuzz/run.sh build/fuzz $(SECONDS)
 
 deps: ## install what is missing for everything here

@@ -61,6 +61,13 @@ awk -v out="$scratch" '
     END { finish() }
 ' "$table"
 
+while read -r name; do
+    if ! grep -qF "\`$name\`" "$lib/README.md"; then
+        printf 'mutants: %s is not in the table of README.md\n' "$name" >&2
+        exit 1
+    fi
+done <"$scratch/names"
+
 # The source with the old lines exchanged; they must be there exactly once.
 change() { # SOURCE FOLDER
     awk -v old="$2/old" -v new="$2/new" '
