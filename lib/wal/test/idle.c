@@ -170,7 +170,7 @@ int main(int count, char **arguments)
 {
     int ends[2];
     char byte;
-    double seconds = count == 3 ? strtod(arguments[2], NULL) : 0;
+    long seconds = count == 3 ? strtol(arguments[2], NULL, 10) : 0;
     if (seconds <= 0 || pipe(ends) < 0) {
         fprintf(stderr, "usage: wal_idle FOLDER SECONDS (FOLDER is made, and removed)\n");
         return 2;
@@ -185,8 +185,7 @@ int main(int count, char **arguments)
     close(ends[1]);
     bool ready = read(ends[0], &byte, 1) == 1 && read(ends[0], &byte, 1) == 1;
     const struct timespec settle = {.tv_sec = 2};
-    const struct timespec while_idle = {.tv_sec = (time_t)seconds,
-                                        .tv_nsec = (long)((seconds - (time_t)seconds) * 1e9)};
+    const struct timespec while_idle = {.tv_sec = seconds};
     if (ready) {
         nanosleep(&settle, NULL); /* segments are prepared, the cursor is flushed */
         struct sample writer_from = take(writer);
