@@ -12,20 +12,23 @@ SINKS    ?= wal ingest valkey rabbit direct
 SET      ?=
 THROUGH  ?= native
 WERROR   ?= OFF
+SEEDS    ?= 10000
+FIRST    ?= 1
+SECONDS  ?= 600
 PREFIX   ?= /usr/local
 
 DEPS  := scripts/deps --quiet
 STEP  := JOBS=$(JOBS) WERROR=$(WERROR) scripts/build
 SUITE := scripts/run-tests
 
-.PHONY: help deps build compare test unit test-trixie test-compose oracle contract bench lint fmt asan tsan install clean
+.PHONY: help deps build compare test unit test-trixie test-compose oracle contract bench lint fmt asan tsan sim mutants fuzz install clean
 
 help: ## this list
 	@printf 'Usage: make TARGET [VARIABLE=value]\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 	    printf '  %-12s %s\n' "$$target" "$$text"; done
 	@printf '\nVariables: JOBS=%s WERROR=OFF|ON; for compare: SCENARIO=quick REPEAT=1\n' '$(JOBS)'
-	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"\n  THROUGH=compose (in containers); for contract: SINK=wal\n'
+	@printf '  SINKS="wal direct" (none: all) SET="load.rps=200 worker.lanes=4"\n  THROUGH=compose (in containers); for contract: SINK=wal\n  for sim: SEEDS=10000 FIRST=1; for fuzz: SECONDS=600\n'
 
 compare: build ## run a scenario against every sink there is, and write compare.md
 	@$(DEPS) $(if $(filter compose,$(THROUGH)),build,run)
@@ -77,6 +80,19 @@ tsan: ## unit tests under ThreadSanitizer
 	@$(DEPS) build run test
 	@$(STEP) tsan
 	@$(SUITE) build/tsan -LE 'e2e|oracle'
+
+sim: build ## the log in a simulator that loses power: SEEDS=10000 of them
+	@$(DEPS) test
+	@$(BUILD)/test/test_wal_simulate $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(JOBS)
+
+mutants: build ## the log with one guard broken at a time; a test must notice each
+	@$(DEPS) test
+	@JOBS=$(JOBS) lib/wal/test/mutants.sh $(BUILD)
+
+fuzz: ## the log's decoders under libFuzzer, for SECONDS=600
+	@$(DEPS) build lint test
+	@cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -j $(JOBS) -- --quiet
+	@lib/wal/test/fuzz/run.sh build/fuzz $(SECONDS)
 
 deps: ## install what is missing for everything here
 	@scripts/deps

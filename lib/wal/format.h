@@ -64,13 +64,14 @@
  *     by record, because that batch's flush may have failed; the older copy has no meaning, or
  *   - have first_lsn > durable_lsn + 1: the cursor was ahead of the log when it was opened, and
  *     the numbers between were never used.
- * A segment ends at the first offset without a batch that counts. This is the end of the log if
- * no valid batch header lies behind it, neither in this segment (at multiples of block_bytes) nor
- * as first batch of a later one with a durable_lsn beyond, nor a later segment with a base_lsn
- * beyond: a batch is written only after the one before it is durable, so a valid header behind a
- * bad place proves that durable records were destroyed there. Then the log is not opened. Bad bytes
- * without such a proof are a write that was never acknowledged: a torn tail. A segment without any
- * valid batch header, or of 0 bytes, or all zero, is empty.
+ * Its first_lsn is above the base_lsn of its segment and of those before it; with COPY, its last
+ * LSN is not below them. A segment ends at the first offset without a batch that counts. This is
+ * the end of the log if no valid batch header lies behind it, neither in this segment (at multiples
+ * of block_bytes) nor as first batch of a later one with a durable_lsn beyond, nor a later segment
+ * with a base_lsn beyond: a batch is written only after the one before it is durable, so a valid
+ * header behind a bad place proves that durable records were destroyed there. Then the log is not
+ * opened. Bad bytes without such a proof are a write that was never acknowledged: a torn tail. A
+ * segment without any valid batch header, or of 0 bytes, or all zero, is empty.
  *
  * Cursor file, 8192 bytes, a slot at 0 and one at 4096; the valid one with the higher generation
  * counts; none: the reader starts at the oldest record there is.

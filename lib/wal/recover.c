@@ -158,8 +158,10 @@ static int check_order(struct recovery *recovery, bool first_in_segment)
     if (result < 0) {
         return result;
     }
+    /* A copy may be of records that a header vouches for; all others were written after it. */
     bool copy = (batch->flags & WAL_BATCH_COPY) != 0;
-    return copy || batch->first_lsn > found->last_lsn;
+    return copy ? wal_batch_last_lsn(batch) >= found->base_lsn
+                : batch->first_lsn > found->last_lsn && batch->first_lsn > found->base_lsn;
 }
 
 static void take_batch(struct recovery *recovery, struct wal_segment_info *info)

@@ -251,11 +251,30 @@ static ssize_t sim_pread(const struct wal_vfs *vfs, int handle, void *bytes, siz
     }
     size_t left = file->size - (size_t)offset;
     count = count < left ? count : left;
+    if (sim->short_writes && sim_random(sim, 8) == 0) {
+        return -EINTR;
+    }
     if (sim->short_writes && count > 1 && sim_random(sim, 4) == 0) {
         count = 1 + (size_t)sim_random(sim, count);
     }
     memcpy(bytes, file->cache + offset, count);
     return (ssize_t)count;
+}
+
+static void persist(struct sim_file *file, size_t sector, size_t from, size_t to)
+{
+    size_t at = sector * SIM_SECTOR;
+    memcpy(file->disk + at + from, file->cache + at + from, to - from);
+}
+
+/* The kernel's own flusher: some of what is dirty, before anybody asks for it. */
+static void write_back(struct sim *sim, struct sim_file *file)
+{
+    for (size_t s = 0; s * SIM_SECTOR < file->capacity; s++) {
+        if (file->dirty[s] && sim_random(sim, 2) == 0) {
+            persist(file, s, 0, SIM_SECTOR);
+        }
+    }
 }
 
 static void cache_write(struct sim_file *file, const void *bytes, size_t count, size_t offset)
@@ -296,6 +315,9 @@ static ssize_t sim_pwritev(const struct wal_vfs *vfs, int handle, const struct i
         }
     }
     assert(sim->handles[handle].write);
+    if (sim->write_back && sim_random(sim, 8) == 0) {
+        write_back(sim, file);
+    }
     size_t end = (size_t)offset + limit;
     if (result == 0 && end > file->size) {
         sim->size_changes++;
@@ -346,12 +368,6 @@ static int sim_allocate(const struct wal_vfs *vfs, int handle, uint64_t size)
     return 0;
 }
 
-static void persist(struct sim_file *file, size_t sector, size_t from, size_t to)
-{
-    size_t at = sector * SIM_SECTOR;
-    memcpy(file->disk + at + from, file->cache + at + from, to - from);
-}
-
 static int sim_sync(const struct wal_vfs *vfs, int handle)
 {
     struct sim *sim = of(vfs);
@@ -379,9 +395,12 @@ static int sim_sync_dir(const struct wal_vfs *vfs, const char *path)
 {
     struct sim *sim = of(vfs);
     int result = enter(sim, SIM_SYNC_DIR);
-    (void)path;
     if (result < 0 || sim->ignore_sync_dir) {
         return result;
+    }
+    if (strcmp(path, ".") == 0) {
+        sim->dir_durable = sim->dir_exists;
+        return 0;
     }
     for (unsigned i = 0; i < sim->change_count; i++) {
         apply(sim->disk_names, &sim->changes[i]);
@@ -519,7 +538,7 @@ static int64_t sim_now_ns(const struct wal_vfs *vfs)
 
 static int64_t sim_wall_us(const struct wal_vfs *vfs)
 {
-    return of(vfs)->now_ns / 1000;
+    return of(vfs)->now_ns / 1000 + of(vfs)->wall_step_us;
 }
 
 static int sim_entropy(const struct wal_vfs *vfs, void *bytes, size_t count)
@@ -599,6 +618,20 @@ void sim_kill(struct sim *sim)
     sim_collect(sim);
 }
 
+/* What was in mapped memory may have been written back, in whole, in part, or not at all; or worse.
+ */
+static void scramble(struct sim *sim, struct sim_file *file)
+{
+    uint64_t mood = sim_random(sim, 4);
+    for (size_t i = 0; i < file->memory_size; i++) {
+        if (mood == 0 || (mood == 1 && sim_random(sim, 2) == 0)) {
+            file->memory[i] = (unsigned char)sim_random(sim, 256);
+        } else if (mood == 2) {
+            file->memory[i] = 0;
+        }
+    }
+}
+
 static void cut_file(struct sim *sim, struct sim_file *file)
 {
     /* Mostly all alike, as one write-back or none; sometimes every sector by itself. */
@@ -626,9 +659,7 @@ static void cut_file(struct sim *sim, struct sim_file *file)
     if (file->capacity > 0) {
         memcpy(file->cache, file->disk, file->capacity);
     }
-    for (size_t i = 0; i < file->memory_size; i++) {
-        file->memory[i] = (unsigned char)sim_random(sim, 256);
-    }
+    scramble(sim, file);
 }
 
 void sim_power_cut(struct sim *sim)
@@ -641,6 +672,12 @@ void sim_power_cut(struct sim *sim)
         }
     }
     sim->change_count = 0;
+    if (sim->dir_exists && !sim->dir_durable && sim_random(sim, 2) == 0) {
+        sim->dir_exists = false; /* and all that was in it */
+        for (int i = 0; i < SIM_NAMES; i++) {
+            sim->disk_names[i].file = -1;
+        }
+    }
     memcpy(sim->names, sim->disk_names, sizeof sim->names);
     for (int i = 0; i < SIM_FILES; i++) {
         if (sim->files[i].used) {

@@ -6,7 +6,9 @@
  * by sector (512 bytes); sync copies the dirty sectors to the disk. Names change in the cache;
  * sync_dir makes them durable. At a power cut every dirty sector is kept, dropped or torn in the
  * middle, every name change since the last sync_dir kept or dropped, sizes are the old or the new
- * one, and mapped memory is scrambled. A process's death loses nothing.
+ * one, and mapped memory is scrambled. A process's death loses nothing. With write_back, dirty
+ * sectors also go to the disk by themselves at any time, so that it may hold any earlier state of a
+ * sector. The folder's own name is durable after a sync_dir of the folder above it.
  * A sync that fails persists some of the dirty sectors and marks all of them clean: the next sync
  * succeeds, and the cache shows what the disk lacks.
  */
@@ -17,7 +19,7 @@
 
 #define SIM_FILES   256
 #define SIM_HANDLES 128
-#define SIM_NAMES   128
+#define SIM_NAMES   160
 #define SIM_CHANGES 512
 #define SIM_SECTOR  512u
 
@@ -74,13 +76,16 @@ struct sim {
     struct sim_change changes[SIM_CHANGES];
     unsigned change_count;
     bool dir_exists;
+    bool dir_durable;
     int64_t now_ns;
     unsigned char boot_id[16];
 
     /* Settings. */
     uint64_t room_bytes;  /* of all files; 0: endless */
     bool no_allocate;     /* -EOPNOTSUPP */
-    bool short_writes;    /* some write little, some are interrupted */
+    bool short_writes;    /* and reads: some do little, some are interrupted */
+    bool write_back;      /* dirty sectors go to the disk when they like */
+    int64_t wall_step_us; /* by how much the wall clock is off */
     bool ignore_sync_dir; /* a lie, to see the tests find out */
     bool ignore_sync;     /* another */
     unsigned fail_calls;  /* enum sim_call, or-ed */
@@ -110,6 +115,8 @@ struct sim_file *sim_find(struct sim *sim, const char *name);
 void sim_poke(struct sim *sim, const char *name, size_t offset, const void *bytes, size_t count);
 void sim_cut(struct sim *sim, const char *name, size_t size);
 void sim_remove(struct sim *sim, const char *name);
+/* A file with this content, durable, in place of any of that name. */
+void sim_put(struct sim *sim, const char *name, const void *bytes, size_t size);
 void sim_copy_file(struct sim *sim, const char *from, const char *to);
 unsigned sim_count(struct sim *sim, const char *suffix);
 

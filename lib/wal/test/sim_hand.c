@@ -36,25 +36,30 @@ void sim_remove(struct sim *sim, const char *name)
     sim_collect(sim);
 }
 
-void sim_copy_file(struct sim *sim, const char *from, const char *to)
+void sim_put(struct sim *sim, const char *name, const void *bytes, size_t size)
 {
-    struct sim_file *source = sim_find(sim, from);
-    assert(source != NULL);
     int file;
     for (file = 0; sim->files[file].used; file++) {
         assert(file < SIM_FILES - 1);
     }
     struct sim_file *target = &sim->files[file];
     target->used = true;
-    sim_set_size(target, source->size);
-    if (source->size > 0) {
-        memcpy(target->cache, source->cache, source->size);
-        memcpy(target->disk, source->cache, source->size);
+    sim_set_size(target, size);
+    if (size > 0) {
+        memcpy(target->cache, bytes, size);
+        memcpy(target->disk, bytes, size);
     }
-    target->disk_size = target->size;
-    sim_name_set(sim->names, to, file);
-    sim_name_set(sim->disk_names, to, file);
+    target->disk_size = size;
+    sim_name_set(sim->names, name, file);
+    sim_name_set(sim->disk_names, name, file);
     sim_collect(sim);
+}
+
+void sim_copy_file(struct sim *sim, const char *from, const char *to)
+{
+    struct sim_file *source = sim_find(sim, from);
+    assert(source != NULL);
+    sim_put(sim, to, source->cache, source->size);
 }
 
 unsigned sim_count(struct sim *sim, const char *suffix)

@@ -5,6 +5,9 @@
  * a log that the reader has done nothing, a part, or all of, and with the reader dead or alive.
  */
 #include "bench.h"
+#include "one_test.h"
+
+#include "wal/probe.h"
 
 enum loss {
     LOSS_REMOVED,
@@ -294,12 +297,102 @@ static void done_beyond_the_end_of_the_log(void **state)
     bench_free(bench);
 }
 
-int main(void)
+/* The reader, its cursor lost, looks for the oldest record; the writer, which has been running
+ * all the time, tidies up at that moment. */
+static ssize_t (*tidy_inner)(const struct wal_vfs *, int, const struct iovec *, int, uint64_t);
+
+static ssize_t tidy_first(const struct wal_vfs *vfs, int file, const struct iovec *parts, int count,
+                          uint64_t offset)
 {
+    hasty->sim->vfs.pwritev = tidy_inner;
+    bench_prepare(hasty);
+    return tidy_inner(vfs, file, parts, count, offset);
+}
+
+static void the_writer_tidies_up_while_the_reader_looks(void **state)
+{
+    (void)state;
+    struct bench *bench = bench_new(2100);
+    bench->options.segment_bytes = 16384;
+    bench_open(bench);
+    bench_fill(bench, 1, 60, 600);
+    bench_open_reader(bench);
+    read_some(bench, 1, 50);
+    bench_close_reader(bench);
+    lose_cursor(bench, LOSS_ZEROED);
+    hasty = bench;
+    tidy_inner = bench->sim->vfs.pwritev;
+    bench->sim->vfs.pwritev = tidy_first;
+    bench_open_reader(bench);
+    const struct life life = {.done = 50};
+    read_rest(bench, &life, 60);
+    assert_ptr_equal(bench->sim->vfs.pwritev, tidy_inner);
+    bench_free(bench);
+}
+
+/* What will come again counts as waiting from the writer's next start on. */
+static void the_lag_of_a_lost_cursor(void **state)
+{
+    (void)state;
+    struct bench *bench = bench_new(2200);
+    struct wal_probe *probe;
+    struct wal_probe_stats stats;
+    bench_open(bench);
+    bench_fill(bench, 1, 20, 600);
+    bench_open_reader(bench);
+    read_some(bench, 1, 15);
+    bench_kill(bench);
+    lose_cursor(bench, LOSS_ZEROED);
+    bench_open(bench);
+    assert_int_equal(wal_probe_open(DIR_NAME, &bench->sim->vfs, &probe, &bench->err), 0);
+    assert_int_equal(wal_probe_read(probe, &stats, &bench->err), 0);
+    assert_int_equal(stats.lag_records, 20);
+    wal_probe_close(probe);
+    bench_open_reader(bench);
+    const struct life life = {.done = 15};
+    read_rest(bench, &life, 20);
+    bench_free(bench);
+}
+
+/* Segments are removed, power is lost, and with it any of the removals, and the cursor: what is
+ * back must not look as if something in its midst were missing. */
+static void removed_segments_come_back_in_order(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct bench *bench = bench_new(3000 + seed);
+        bench->options.segment_bytes = 16384;
+        bench_open(bench);
+        bench_fill(bench, 1, 60, 600);
+        bench_close(bench);
+        bench->options.segment_bytes = 32768; /* the old ones are not of a size to be recycled */
+        bench_open(bench);
+        bench_fill(bench, 61, 3, 600);
+        bench_open_reader(bench);
+        read_some(bench, 1, 60);
+        for (uint64_t steps = 1 + seed % 6; steps > 0; steps--) {
+            wal_prepare(bench->wal);
+        }
+        bench_power_cut(bench);
+        sim_remove(bench->sim, "cursor");
+        bench_open(bench);
+        bench_open_reader(bench);
+        const struct life life = {.done = 60};
+        read_rest(bench, &life, 63);
+        bench_free(bench);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    one_test(count, arguments);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost_nor_refused),
         cmocka_unit_test(the_reader_is_done_while_the_writer_opens),
         cmocka_unit_test(done_beyond_the_end_of_the_log),
+        cmocka_unit_test(the_writer_tidies_up_while_the_reader_looks),
+        cmocka_unit_test(the_lag_of_a_lost_cursor),
+        cmocka_unit_test(removed_segments_come_back_in_order),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     say_life();

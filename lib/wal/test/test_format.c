@@ -3,6 +3,7 @@
  * library, and must find the same records in what the library wrote.
  */
 #include "bench.h"
+#include "one_test.h"
 
 #include <xxhash.h>
 
@@ -203,8 +204,9 @@ static void the_bytes_are_these(void **state)
     bench_free(bench);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    one_test(count, arguments);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stranger_reads_what_the_library_wrote),
         cmocka_unit_test(a_stranger_reads_the_cursor),

@@ -3,6 +3,7 @@
  * after the log was closed. On a real disk, with threads.
  */
 #include "folder.h"
+#include "one_test.h"
 
 #include "wal/reader.h"
 #include "wal/wal_group.h"
@@ -160,8 +161,9 @@ static void a_failed_flush_answers_everybody(void **state)
     folder_remove(dir);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    one_test(count, arguments);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_threads_share_flushes),
         cmocka_unit_test(a_failed_flush_answers_everybody),

@@ -5,6 +5,7 @@
  * damaged log as it was, or the repaired one.
  */
 #include "bench.h"
+#include "one_test.h"
 
 #include "wal/format.h"
 #include "wal/tool/check.h"
@@ -652,8 +653,9 @@ static void what_is_no_log_is_not_touched(void **state)
     bench_free(bench);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    one_test(count, arguments);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_damage_is_named_and_repaired),
         cmocka_unit_test(a_cut_at_every_call),

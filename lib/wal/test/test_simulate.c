@@ -5,7 +5,8 @@
  * whatever is left of the cursor; numbers never run back, but those of records that are done and
  * whose cursor is lost; the reader never passes what is durable.
  *
- * Each seed is a life of crashes. A failing seed is printed and runs alone: test_simulate SEED.
+ * Each seed is a life of crashes. A failing seed is printed and runs alone: test_simulate SEED;
+ * test_simulate FIRST LAST [PROCESSES] runs many.
  */
 #include "sim.h"
 
@@ -18,11 +19,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define DIR_NAME   "log"
 #define RECORDS    20000
 #define RECORD_MAX 3000
 #define PENDING    4096
+#define FAILURES   5 /* so many, and it ends */
+
+/* What was done, over all seeds of a process. */
+struct tally {
+    uint64_t seeds;
+    uint64_t failures;
+    uint64_t opens;
+    uint64_t delivered;
+    uint64_t power_cuts;
+    uint64_t cuts_in_recovery; /* within wal_open */
+    uint64_t cuts_in_attach;   /* within the reader's open or first look */
+    uint64_t kills;
+};
 
 struct record {
     uint64_t serial; /* 0: none */
@@ -48,7 +65,7 @@ struct world {
     uint64_t out[PENDING];
     uint64_t out_count;
     uint64_t delivered;
-    uint64_t opens;
+    struct tally *tally;
     bool broken;
     bool cursor_lost; /* since the writer was opened last */
     bool failed;
@@ -245,13 +262,14 @@ static void open_writer(struct world *world)
     int result = wal_open(DIR_NAME, &world->options, &world->wal, &err);
     if (result < 0) {
         world->wal = NULL;
+        world->tally->cuts_in_recovery += world->sim->dead;
         bool excused = world->sim->dead || world->sim->fail_calls != 0;
         CHECK(world, excused, "open says %d: %s", result, err.text);
         return;
     }
     struct wal_stats stats;
     wal_stats(world->wal, &stats);
-    world->opens++;
+    world->tally->opens++;
     forget_done(world, stats.durable_lsn);
     world->cursor_lost = false;
     CHECK(world,
@@ -272,6 +290,7 @@ static void open_reader(struct world *world)
     int result = wal_reader_open(DIR_NAME, &world->reader_options, &world->reader, &err);
     if (result < 0) {
         world->reader = NULL;
+        world->tally->cuts_in_attach += world->sim->dead;
         CHECK(world, world->sim->dead || world->sim->fail_calls != 0, "reader says %d: %s", result,
               err.text);
     }
@@ -286,6 +305,7 @@ static void step_read(struct world *world)
     }
     int result = wal_reader_next(world->reader, &record);
     if (result < 0) {
+        world->tally->cuts_in_attach += world->sim->dead && world->expected == 0;
         CHECK(world, world->sim->dead || world->sim->fail_calls != 0, "next says %d: %s", result,
               wal_reader_problem(world->reader));
         close_reader(world, true);
@@ -347,11 +367,16 @@ static void crash(struct world *world, bool power)
         close_writer(world, true);
         close_reader(world, true);
         sim_power_cut(sim);
+        world->tally->power_cuts++;
         if (chance(world, 6) == 0) {
             lose_cursor(world);
         }
+        if (chance(world, 4) == 0) {
+            sim->cut_after = 1 + chance(world, 40); /* again, in recovery mostly */
+        }
     } else {
         bool dead = sim->dead;
+        world->tally->kills++;
         if (dead || chance(world, 2) == 0) {
             close_writer(world, true);
         }
@@ -400,6 +425,7 @@ static void inject(struct world *world)
 static void step(struct world *world)
 {
     world->sim->now_ns += (int64_t)chance(world, 50000000);
+    world->sim->wall_step_us = ((int64_t)chance(world, 3) - 1) * 3600000000; /* an hour */
     if (world->wal == NULL && chance(world, 3) == 0) {
         open_writer(world);
     }
@@ -479,10 +505,11 @@ static void finish(struct world *world)
           "probe says %d, lag %" PRIu64, result, stats.lag_records);
 }
 
-static bool run_seed(uint64_t seed, uint64_t *delivered, uint64_t *opens)
+static void run_seed(uint64_t seed, struct tally *tally)
 {
     struct world *world = calloc(1, sizeof *world);
     world->seed = seed;
+    world->tally = tally;
     world->sim = sim_new(seed);
     wal_options_init(&world->options);
     world->options.vfs = &world->sim->vfs;
@@ -495,6 +522,7 @@ static bool run_seed(uint64_t seed, uint64_t *delivered, uint64_t *opens)
     world->reader_options.vfs = &world->sim->vfs;
     world->reader_options.cursor_sync_ns = (int64_t)chance(world, 3) * 100000000;
     world->sim->no_allocate = chance(world, 4) == 0;
+    world->sim->write_back = chance(world, 2) == 0;
     if (chance(world, 3) == 0) {
         world->options.quota_bytes = world->options.segment_bytes * (3 + chance(world, 5));
     }
@@ -508,35 +536,101 @@ static bool run_seed(uint64_t seed, uint64_t *delivered, uint64_t *opens)
     if (!world->failed) {
         finish(world);
     }
-    bool failed = world->failed;
-    *delivered += world->delivered;
-    *opens += world->opens;
+    tally->seeds++;
+    tally->failures += world->failed;
+    tally->delivered += world->delivered;
     world->sim->fail_calls = 0;
     close_writer(world, true);
     close_reader(world, true);
     sim_free(world->sim);
     free(world);
-    return !failed;
+}
+
+static void run_seeds(uint64_t first, uint64_t last, uint64_t step, struct tally *tally)
+{
+    for (uint64_t seed = first; seed <= last && tally->failures < FAILURES; seed += step) {
+        run_seed(seed, tally);
+    }
+}
+
+/* A process's tally, from the pipe it writes it to when it is through; false: it died. */
+static bool add_tally(int pipe_end, struct tally *sum)
+{
+    struct tally tally;
+    if (read(pipe_end, &tally, sizeof tally) != (ssize_t)sizeof tally) {
+        return false;
+    }
+    sum->seeds += tally.seeds;
+    sum->failures += tally.failures;
+    sum->opens += tally.opens;
+    sum->delivered += tally.delivered;
+    sum->power_cuts += tally.power_cuts;
+    sum->cuts_in_recovery += tally.cuts_in_recovery;
+    sum->cuts_in_attach += tally.cuts_in_attach;
+    sum->kills += tally.kills;
+    return true;
+}
+
+/* Every process takes every so-manieth seed. */
+static bool run_processes(uint64_t first, uint64_t last, uint64_t processes, struct tally *sum)
+{
+    int ends[2];
+    bool whole = pipe(ends) == 0;
+    for (uint64_t i = 0; whole && i < processes; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            struct tally tally = {0};
+            run_seeds(first + i, last, processes, &tally);
+            _exit(write(ends[1], &tally, sizeof tally) == (ssize_t)sizeof tally ? 0 : 1);
+        }
+        whole = child > 0;
+    }
+    close(ends[1]);
+    for (uint64_t i = 0; i < processes; i++) {
+        whole = add_tally(ends[0], sum) && whole;
+    }
+    while (wait(NULL) > 0) {
+    }
+    return whole;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 int main(int count, char **arguments)
 {
     uint64_t first = 1;
     uint64_t last = 400;
-    uint64_t delivered = 0;
-    uint64_t opens = 0;
-    unsigned failures = 0;
+    uint64_t processes = 1;
+    struct tally sum = {0};
+    bool whole = true;
     if (count == 2) {
         first = last = strtoull(arguments[1], NULL, 10);
-    } else if (count == 3) {
+    } else if (count > 2) {
         first = strtoull(arguments[1], NULL, 10);
         last = strtoull(arguments[2], NULL, 10);
     }
-    for (uint64_t seed = first; seed <= last && failures < 5; seed++) {
-        failures += !run_seed(seed, &delivered, &opens);
+    if (count > 3) {
+        processes = strtoull(arguments[3], NULL, 10);
     }
-    printf("seeds %" PRIu64 " to %" PRIu64 ": %u failed, %" PRIu64 " opens, %" PRIu64
-           " records read\n",
-           first, last, failures, opens, delivered);
-    return failures == 0 ? 0 : 1;
+    double start_s = now_s();
+    if (processes > 1 && processes <= 256) {
+        whole = run_processes(first, last, processes, &sum);
+    } else {
+        run_seeds(first, last, 1, &sum);
+    }
+    double seconds = now_s() - start_s;
+    printf("seeds %" PRIu64 " to %" PRIu64 ": %" PRIu64 " failed; %.0f seeds/s; %" PRIu64
+           " opens, %" PRIu64 " records read, %" PRIu64 " power cuts, %" PRIu64
+           " of them in recovery and %" PRIu64 " where a reader starts, %" PRIu64 " kills\n",
+           first, last, sum.failures, seconds > 0 ? (double)sum.seeds / seconds : 0.0, sum.opens,
+           sum.delivered, sum.power_cuts, sum.cuts_in_recovery, sum.cuts_in_attach, sum.kills);
+    if (!whole) {
+        fprintf(stderr, "test_simulate: a process died: run its seeds by fewer processes\n");
+    }
+    return whole && sum.failures == 0 ? 0 : 1;
 }

@@ -3,6 +3,7 @@
  * simulated disk without faults.
  */
 #include "bench.h"
+#include "one_test.h"
 
 #include "wal/format.h"
 #include "wal/probe.h"
@@ -141,6 +142,49 @@ static void a_segment_is_sealed_by_age(void **state)
     bench_fill(bench, 2, 1, 100);
     bench_expect_none(bench);
     bench_free(bench);
+}
+
+struct outcome {
+    struct wal_stats wal;
+    struct wal_reader_stats reader;
+    int64_t due_ns;
+};
+
+/* A life with all that goes by time; `step_us` is by how much the wall clock is off, to and fro. */
+static void live_by_the_clock(int64_t step_us, struct outcome *outcomes, int count)
+{
+    struct bench *bench = bench_new(40);
+    bench->options.segment_age_ns = 1000000000;
+    bench->reader_options.cursor_sync_ns = 250000000;
+    bench_open(bench);
+    bench_open_reader(bench);
+    for (int i = 0; i < count; i++) {
+        uint64_t n = (uint64_t)i + 1;
+        bench->sim->now_ns += 130000000;
+        bench->sim->wall_step_us = i % 3 == 0 ? step_us : i % 3 == 1 ? -step_us : 0;
+        bench_fill(bench, n, 1, 100);
+        bench_expect(bench, n, 100);
+        assert_int_equal(wal_reader_done(bench->reader, n, n), 0);
+        outcomes[i].due_ns = wal_prepare_due_ns(bench->wal);
+        bench_prepare(bench);
+        wal_stats(bench->wal, &outcomes[i].wal);
+        wal_reader_stats(bench->reader, &outcomes[i].reader);
+    }
+    bench_free(bench);
+}
+
+static void the_wall_clock_steps(void **state)
+{
+    (void)state;
+    struct outcome steady[50];
+    struct outcome stepping[50];
+    memset(steady, 0, sizeof steady);
+    memset(stepping, 0, sizeof stepping);
+    live_by_the_clock(0, steady, 50);
+    live_by_the_clock(3600000000, stepping, 50); /* an hour */
+    assert_memory_equal(steady, stepping, sizeof steady);
+    assert_true(steady[49].wal.segments_made + steady[49].wal.segments_recycled > 4);
+    assert_true(steady[49].reader.cursor_syncs > 10);
 }
 
 static void an_early_seal_gives_the_rest_of_the_file_back(void **state)
@@ -300,6 +344,18 @@ static void the_quota_refuses_and_resumes(void **state)
     bench_free(bench);
 }
 
+/* As the disk sees it. */
+static uint64_t bytes_of_segments(struct bench *bench)
+{
+    uint64_t sum = 0;
+    for (unsigned number = 1; number < 100; number++) {
+        struct sim_file *file = sim_find(bench->sim, bench_segment(bench, number));
+        sum += file == NULL ? 0 : file->size;
+    }
+    struct sim_file *spare = sim_find(bench->sim, "spare.tmp");
+    return sum + (spare == NULL ? 0 : spare->size);
+}
+
 static void a_full_quota_survives_restarts(void **state)
 {
     (void)state;
@@ -316,6 +372,7 @@ static void a_full_quota_survives_restarts(void **state)
         bench_open(bench);
         wal_stats(bench->wal, &stats);
         assert_true(stats.allocated_bytes <= 4 * bench->options.segment_bytes);
+        assert_true(bytes_of_segments(bench) <= 4 * bench->options.segment_bytes);
         assert_int_equal(stats.durable_lsn, taken);
     }
     bench_open_reader(bench);
@@ -504,8 +561,9 @@ static void a_log_is_removed_when_nobody_has_it_open(void **state)
     bench_free(bench);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    one_test(count, arguments);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_at_the_edges),
         cmocka_unit_test(a_batch_holds_many_records_in_order),
@@ -514,6 +572,7 @@ int main(void)
         cmocka_unit_test(rotation_by_size_never_grows_a_file),
         cmocka_unit_test(what_is_done_is_recycled),
         cmocka_unit_test(a_segment_is_sealed_by_age),
+        cmocka_unit_test(the_wall_clock_steps),
         cmocka_unit_test(an_early_seal_gives_the_rest_of_the_file_back),
         cmocka_unit_test(sealing_by_hand),
         cmocka_unit_test(a_log_opens_again_with_all_its_records),
