@@ -337,7 +337,7 @@ static void add_part(struct draft *draft, struct svg_panel *panel, size_t group,
         part = strcmp(run->parts[i].who, who) == 0 ? &run->parts[i] : NULL;
     if (!part || !run_times_ok(run))
         return;
-    double width = fmax(1, ceil(draft->run_s / BINS_MAX));
+    double width = fmax(1, ceil(draft->run_s / (double)BINS_MAX));
     size_t bins = (size_t)ceil(draft->run_s / width);
     double *x = own(draft, xcalloc(bins + 1, sizeof(double)));
     double *y = own(draft, xcalloc(bins + 1, sizeof(double)));

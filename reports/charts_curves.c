@@ -21,11 +21,11 @@ static void curve_make(struct curve *curve, struct samples *samples)
     if (n == 0)
         return;
     qsort(samples->values, n, sizeof(double), compare_values);
-    size_t steps = (size_t)ceil(log10((double)n) * POINTS_A_DECADE);
+    size_t steps = (size_t)ceil(log10((double)n) * (double)POINTS_A_DECADE);
     curve->x = xcalloc(steps + 1, sizeof(double));
     curve->y = xcalloc(steps + 1, sizeof(double));
     for (size_t step = 0; step < steps; step++) {
-        double x = pow(10, (double)step / POINTS_A_DECADE);
+        double x = pow(10, (double)step / (double)POINTS_A_DECADE);
         double rank = ceil((double)n * (1 - 1 / x) - 1e-6); /* 1 - 1/100 is a little over 0.99 */
         curve->x[step] = x;
         curve->y[step] = samples->values[rank < 1 ? 0 : (size_t)rank - 1];
