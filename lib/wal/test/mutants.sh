@@ -5,6 +5,10 @@
 # JOBS: how many at a time. Prints kills and survivors; a survivor is a failure.
 set -euo pipefail
 
+if [ $# -eq 0 ] || [ ! -d "$1" ]; then
+    printf 'mutants: the first word must be a build folder, such as build/release (make build makes it)\n' >&2
+    exit 2
+fi
 build=$(realpath "$1")
 shift
 here=$(dirname "$(realpath "$0")")

@@ -4,6 +4,10 @@
 # brings the corpus up to date with them) and findings/ (inputs that fail; none is a pass).
 set -euo pipefail
 
+if [ $# -ne 2 ] || [ ! -x "$1/test/wal_fuzz_segment" ] || [[ ! $2 =~ ^([0-9]+|merge)$ ]]; then
+    printf 'fuzz: run.sh BUILD SECONDS|merge, BUILD as made by: make fuzz SECONDS=600\n' >&2
+    exit 2
+fi
 build=$1
 seconds=$2
 corpus=$(dirname "$0")/corpus
