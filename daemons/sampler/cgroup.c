@@ -11,8 +11,72 @@
 
 enum { TEXT_BYTES = 16384, PATH_BYTES = 1024 };
 
-/* The path of the line whose text between the first two colons is or holds `controller`. */
-static int find_line(const char *text, const char *controller, char *path, size_t path_bytes)
+/* Where the figures of a group lie, and by what names: the same figures in both versions. Version 2
+ * has one hierarchy without a controller in its name, version 1 one for each. */
+struct place {
+    const char *controller, *file;
+};
+
+static const struct layout {
+    struct place cpu, memory, io, freezer;
+    const char *usage; /* what stands before the CPU time, */
+    uint64_t usage_per_us;
+    const char *anon, *cache, *shared; /* cache includes shared */
+    const char *read, *write;
+    bool io_by_device; /* a device that is not listed may be one that is not counted */
+    const char *frozen, *thawed;
+} layouts[] = {
+    [CGROUP_V2] = {.cpu = {"", "cpu.stat"},
+                   .usage = "usage_usec ",
+                   .usage_per_us = 1,
+                   .memory = {"", "memory.stat"},
+                   .anon = "anon ",
+                   .cache = "file ",
+                   .shared = "shmem ",
+                   .io = {"", "io.stat"},
+                   .read = " rbytes=",
+                   .write = " wbytes=",
+                   .freezer = {"", "cgroup.events"},
+                   .frozen = "frozen 1",
+                   .thawed = "frozen 0"},
+    [CGROUP_V1] = {.cpu = {"cpuacct", "cpuacct.usage"},
+                   .usage = "",
+                   .usage_per_us = 1000,
+                   .memory = {"memory", "memory.stat"},
+                   .anon = "total_rss ", /* for all its name without what is shared */
+                   .cache = "total_cache ",
+                   .shared = "total_shmem ",
+                   .io = {"blkio", "blkio.throttle.io_service_bytes"},
+                   .read = " Read ",
+                   .write = " Write ",
+                   .io_by_device = true,
+                   .freezer = {"freezer", "freezer.state"},
+                   .frozen = "FR", /* FREEZING, FROZEN */
+                   .thawed = "THAWED"},
+};
+
+struct slice {
+    const char *at;
+    int bytes;
+};
+
+/* Is it in "cpu,cpuacct"? Of no controller: is that empty? */
+static bool names_controller(struct slice names, const char *controller)
+{
+    int wanted = (int)strlen(controller);
+    for (const char *at = names.at, *end = at + names.bytes; at <= end;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const char *stop = comma ? comma : end;
+        if (stop - at == wanted && memcmp(at, controller, (size_t)wanted) == 0)
+            return true;
+        at = stop + 1;
+    }
+    return false;
+}
+
+/* The line of /proc/PID/cgroup for `controller`: NUMBER:NAMES:PATH. */
+static bool find_line(const char *text, const char *controller, struct slice *names,
+                      struct slice *path)
 {
     for (const char *line = text; *line;) {
         size_t line_bytes = strcspn(line, "\n");
@@ -22,41 +86,66 @@ static int find_line(const char *text, const char *controller, char *path, size_
         line = *end ? end + 1 : end;
         if (!second)
             continue;
-        size_t names_bytes = (size_t)(second - first - 1), wanted = strlen(controller);
-        if (names_bytes != wanted || memcmp(first + 1, controller, wanted) != 0)
-            continue;
-        size_t found = (size_t)(end - second - 1);
-        if (found >= path_bytes)
+        *names = (struct slice){first + 1, (int)(second - first - 1)};
+        *path = (struct slice){second + 1, (int)(end - second - 1)};
+        if (names_controller(*names, controller))
+            return true;
+    }
+    return false;
+}
+
+/* Neither the root nor "/..", which leads out of a cgroup namespace: not in this view. */
+static bool is_usable(struct slice path)
+{
+    return path.bytes > 1 && path.at[0] == '/' &&
+           !(path.bytes >= 3 && memcmp(path.at, "/..", 3) == 0);
+}
+
+bool cgroup_is_container(const char *text)
+{
+    struct slice names, path;
+    return (find_line(text, "", &names, &path) && is_usable(path)) ||
+           (find_line(text, "pids", &names, &path) && is_usable(path));
+}
+
+/* The group's folder, which is there: its identity, also if that does not matter. 0; -ENOENT,
+ * -ENAMETOOLONG. */
+static int find_folder(const char *root, const char *text, const char *controller,
+                       char folder[PATH_BYTES], uint64_t *identity)
+{
+    struct slice names, path;
+    struct stat status;
+    if (!find_line(text, controller, &names, &path) || !is_usable(path))
+        return -ENOENT;
+    /* "cpu,cpuacct" is mounted by that name, or as "cpuacct", or has a link of that name. */
+    const struct slice mounts[] = {names, {controller, (int)strlen(controller)}};
+    for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
+        int len = snprintf(folder, PATH_BYTES, "%s/%.*s%.*s", root, mounts[i].bytes, mounts[i].at,
+                           path.bytes, path.at);
+        if (len < 0 || len >= PATH_BYTES)
             return -ENAMETOOLONG;
-        memcpy(path, second + 1, found);
-        path[found] = '\0';
-        return 0;
+        if (stat(folder, &status) == 0) {
+            *identity = (uint64_t)status.st_ino;
+            return 0;
+        }
     }
     return -ENOENT;
 }
 
-int cgroup_path(const char *text, char *path, size_t path_bytes)
+/* Length of the text, which is NUL-terminated; negative errno. */
+static ssize_t read_place(const char *root, const char *text, const struct place *place,
+                          char content[TEXT_BYTES], uint64_t *identity)
 {
-    int rc = find_line(text, "", path, path_bytes);
+    char folder[PATH_BYTES], full[PATH_BYTES + 64];
+    int rc = find_folder(root, text, place->controller, folder, identity);
     if (rc < 0)
         return rc;
-    /* "/.." leads out of a cgroup namespace: the group is not in this view. */
-    bool usable = path[0] == '/' && path[1] != '\0' && strncmp(path, "/..", 3) != 0;
-    return usable ? 0 : -ENOENT;
-}
-
-/* Length of the text, which is NUL-terminated; negative errno. */
-static ssize_t read_file(const char *root, const char *path, const char *name, char *text)
-{
-    char full[PATH_BYTES + 512];
-    int len = snprintf(full, sizeof(full), "%s%s/%s", root, path, name);
-    if (len < 0 || (size_t)len >= sizeof(full))
-        return -ENAMETOOLONG;
-    ssize_t got = proc_read_text(full, text, TEXT_BYTES - 1);
+    snprintf(full, sizeof(full), "%s/%s", folder, place->file);
+    ssize_t got = proc_read_text(full, content, TEXT_BYTES - 1);
     if (got == -ENODEV) /* removed between open and read */
         return -ENOENT;
     if (got >= 0)
-        text[got] = '\0';
+        content[got] = '\0';
     return got;
 }
 
@@ -86,10 +175,12 @@ static bool io_field(const char *line, const char *name, uint64_t *value)
     return errno == 0 && end > at + strlen(name);
 }
 
-int cgroup_parse_io(const char *text, size_t len, bool (*skip)(const char *device),
-                    struct cgroup_figures *figures)
+int cgroup_parse_io(enum cgroup_version version, const char *text, size_t len,
+                    bool (*skip)(const char *device), struct cgroup_figures *figures)
 {
+    const struct layout *layout = &layouts[version];
     figures->read_bytes = figures->write_bytes = 0;
+    figures->io_known = !layout->io_by_device;
     for (const char *at = text, *end = text + len; at < end;) {
         char line[512], device[32];
         const char *stop = memchr(at, '\n', (size_t)(end - at));
@@ -100,72 +191,63 @@ int cgroup_parse_io(const char *text, size_t len, bool (*skip)(const char *devic
         line[line_bytes] = '\0';
         at += line_bytes + 1;
         uint64_t read_bytes = 0, write_bytes = 0;
-        /* "8:0 rbytes=1 wbytes=2 rios=3 ..."; a device without traffic may have its name only. */
-        if (sscanf(line, "%31s", device) != 1 || !io_field(line, " rbytes=", &read_bytes) ||
-            !io_field(line, " wbytes=", &write_bytes))
-            continue;
-        if (skip && skip(device))
+        /* "8:0 rbytes=1 wbytes=2 rios=3 ..."; a device without traffic may have its name only.
+         * Version 1: "8:0 Read 1", "8:0 Write 2", others, and a total of them. */
+        bool reads = io_field(line, layout->read, &read_bytes);
+        bool writes = io_field(line, layout->write, &write_bytes);
+        if (sscanf(line, "%31s", device) != 1 || (!reads && !writes) || (skip && skip(device)))
             continue;
         figures->read_bytes += read_bytes;
         figures->write_bytes += write_bytes;
+        figures->io_known = true;
     }
     return 0;
 }
 
-static int read_memory(const char *root, const char *path, struct cgroup_figures *figures)
+static int read_version(enum cgroup_version version, const char *root, const char *group,
+                        struct cgroup_figures *figures)
 {
+    const struct layout *layout = &layouts[version];
     char text[TEXT_BYTES];
-    uint64_t anon, file, shmem;
-    ssize_t len = read_file(root, path, "memory.stat", text);
+    uint64_t usage, anon, cache, shared, ignored;
+    *figures = (struct cgroup_figures){.version = version};
+    ssize_t len = read_place(root, group, &layout->cpu, text, &figures->identity);
     if (len < 0)
         return (int)len;
-    if (!proc_find_number(text, (size_t)len, "anon ", &anon) ||
-        !proc_find_number(text, (size_t)len, "file ", &file) ||
-        !proc_find_number(text, (size_t)len, "shmem ", &shmem))
+    if (!proc_find_number(text, (size_t)len, layout->usage, &usage))
         return -EBADMSG;
-    /* "file" includes what is shared; that is memory in use, such as a database's buffers. */
-    figures->memory_bytes = anon + shmem;
-    figures->cache_bytes = file > shmem ? file - shmem : 0;
-    return 0;
+    figures->cpu_us = usage / layout->usage_per_us;
+    len = read_place(root, group, &layout->memory, text, &ignored);
+    if (len < 0)
+        return (int)len;
+    if (!proc_find_number(text, (size_t)len, layout->anon, &anon) ||
+        !proc_find_number(text, (size_t)len, layout->cache, &cache) ||
+        !proc_find_number(text, (size_t)len, layout->shared, &shared))
+        return -EBADMSG;
+    /* Cache includes what is shared; that is memory in use, such as a database's buffers. */
+    figures->memory_bytes = anon + shared;
+    figures->cache_bytes = cache > shared ? cache - shared : 0;
+    len = read_place(root, group, &layout->io, text, &ignored);
+    return len < 0 ? 0 : cgroup_parse_io(version, text, (size_t)len, lies_on_others, figures);
 }
 
-int cgroup_read(const char *root, const char *path, struct cgroup_figures *figures)
+int cgroup_read(const char *root, const char *text, struct cgroup_figures *figures)
 {
-    char text[TEXT_BYTES], full[PATH_BYTES + 512];
-    struct stat status;
-    *figures = (struct cgroup_figures){0};
-    int path_bytes = snprintf(full, sizeof(full), "%s%s", root, path);
-    if (path_bytes < 0 || (size_t)path_bytes >= sizeof(full))
-        return -ENAMETOOLONG;
-    if (stat(full, &status) < 0)
-        return -errno;
-    figures->identity = (uint64_t)status.st_ino;
-    ssize_t len = read_file(root, path, "cpu.stat", text);
-    if (len < 0)
-        return (int)len;
-    if (!proc_find_number(text, (size_t)len, "usage_usec ", &figures->cpu_us))
-        return -EBADMSG;
-    int rc = read_memory(root, path, figures);
-    if (rc < 0)
-        return rc;
-    len = read_file(root, path, "io.stat", text);
-    figures->io_known = len >= 0;
-    return len > 0 ? cgroup_parse_io(text, (size_t)len, lies_on_others, figures) : 0;
+    int rc = read_version(CGROUP_V2, root, text, figures);
+    return rc == -ENOENT ? read_version(CGROUP_V1, root, text, figures) : rc;
 }
 
 int cgroup_frozen(const char *root, const char *text)
 {
-    char path[PATH_BYTES], in_v1[PATH_BYTES + 16], content[TEXT_BYTES];
-    uint64_t frozen;
-    if (cgroup_path(text, path, sizeof(path)) == 0) {
-        ssize_t len = read_file(root, path, "cgroup.events", content);
-        if (len > 0 && proc_find_number(content, (size_t)len, "frozen ", &frozen))
-            return frozen != 0;
-    }
-    if (find_line(text, "freezer", path, sizeof(path)) == 0) {
-        snprintf(in_v1, sizeof(in_v1), "/freezer%s", path);
-        if (read_file(root, in_v1, "freezer.state", content) > 0)
-            return strncmp(content, "FROZEN", 6) == 0;
+    char content[TEXT_BYTES];
+    uint64_t ignored;
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        if (read_place(root, text, &layouts[i].freezer, content, &ignored) < 0)
+            continue;
+        if (strstr(content, layouts[i].frozen))
+            return 1;
+        if (strstr(content, layouts[i].thawed))
+            return 0;
     }
     return -ENOENT;
 }

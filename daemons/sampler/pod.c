@@ -39,7 +39,7 @@ struct pod {
     int64_t well_us;       /* the last look at which it ran */
     int64_t ready_due_ns;
 
-    enum figures_source source;
+    enum figures_source source, disk;    /* disk: of a group's figures */
     struct cgroup_figures group, before; /* of this incarnation; of all before it, summed up */
     struct tree *tree;
     struct proc_table table;
@@ -79,16 +79,15 @@ void pod_follow(struct pod *pod, struct metrics *metrics, const char *run_folder
 /* A group that was made anew begins at 0. */
 static void take_group(struct pod *pod)
 {
-    char path[CGROUP_TEXT_BYTES];
     struct cgroup_figures now, *last = &pod->group, *before = &pod->before;
-    if (cgroup_path(pod->part.group, path, sizeof(path)) < 0 ||
-        cgroup_read(pod->settings.cgroup_root, path, &now) < 0)
+    if (cgroup_read(pod->settings.cgroup_root, pod->part.group, &now) < 0)
         return;
     if (now.identity != last->identity || now.cpu_us < last->cpu_us) {
         before->cpu_us += last->cpu_us;
         before->read_bytes += last->read_bytes;
         before->write_bytes += last->write_bytes;
     }
+    now.io_known |= last->io_known; /* what is known of those before remains so */
     *last = now;
 }
 
@@ -96,19 +95,21 @@ static void take_group(struct pod *pod)
  * since it may not be in its group from its first moment on. */
 static void choose_source(struct pod *pod)
 {
-    char path[CGROUP_TEXT_BYTES];
     struct cgroup_figures figures;
     if (pod->source != SOURCE_UNKNOWN || pod->part.main == 0)
         return;
-    if (cgroup_path(pod->part.group, path, sizeof(path)) == 0 &&
-        cgroup_read(pod->settings.cgroup_root, path, &figures) == 0)
+    if (cgroup_read(pod->settings.cgroup_root, pod->part.group, &figures) == 0) {
         pod->source = SOURCE_CGROUP;
+        if (figures.version == CGROUP_V2)
+            pod->disk = SOURCE_CGROUP;
+    }
     if (pod->source == SOURCE_CGROUP || pod->state != UP)
         return;
     pod->source = SOURCE_PROC;
-    log_warning("the control group of %s is not to be seen below %s (it takes cgroup v2 and "
-                "`cgroup: host`): its figures come from /proc instead, without page cache, and "
-                "without disk where its processes belong to another user",
+    log_warning("the control group of %s is not to be seen below %s (it takes `cgroup: host`, and "
+                "with cgroup v1 the controllers cpuacct and memory): its figures come from /proc "
+                "instead, without page cache, and without disk where its processes belong to "
+                "another user",
                 pod->settings.who, pod->settings.cgroup_root);
 }
 
@@ -121,7 +122,33 @@ struct pod_figures {
     unsigned processes;
 };
 
-static void figures_of_group(struct pod *pod, struct pod_figures *figures)
+/* Before processes were seen whose disk figures may be read, the sums are of none, not 0. */
+static void disk_of_proc(struct pod *pod, const struct tree_sample *sample,
+                         struct pod_figures *figures)
+{
+    if (pod->disk == SOURCE_UNKNOWN && pod->state == UP && sample->processes > 0 &&
+        sample->io_known)
+        pod->disk = SOURCE_PROC;
+    figures->io_known = pod->disk == SOURCE_PROC && sample->io_known;
+    figures->read_bytes = sample->read_bytes;
+    figures->write_bytes = sample->write_bytes;
+}
+
+/* cgroup v1 charges a write that the kernel does later to nobody, and new kernels count nothing
+ * unless a limit is set. So /proc is better where it may be read; decided once, too. */
+static void disk_of_v1(struct pod *pod, int64_t now_ns, struct pod_figures *figures)
+{
+    struct tree_sample sample;
+    struct pod_figures of_proc = *figures;
+    tree_update(pod->tree, &pod->table, TREE_ALL, now_ns, &sample);
+    disk_of_proc(pod, &sample, &of_proc);
+    if (pod->disk == SOURCE_UNKNOWN && pod->state == UP && sample.processes > 0)
+        pod->disk = SOURCE_CGROUP;
+    if (pod->disk != SOURCE_CGROUP)
+        *figures = of_proc;
+}
+
+static void figures_of_group(struct pod *pod, int64_t now_ns, struct pod_figures *figures)
 {
     if (pod->part.main != 0)
         take_group(pod);
@@ -134,6 +161,8 @@ static void figures_of_group(struct pod *pod, struct pod_figures *figures)
     figures->io_known = pod->group.io_known;
     figures->read_bytes = pod->before.read_bytes + pod->group.read_bytes;
     figures->write_bytes = pod->before.write_bytes + pod->group.write_bytes;
+    if (pod->disk != SOURCE_CGROUP)
+        disk_of_v1(pod, now_ns, figures);
     for (size_t i = 0; i < pod->table.count; i++)
         figures->processes += pod->table.items[i].state != 'Z';
 }
@@ -150,10 +179,8 @@ static void figures_of_proc(struct pod *pod, int64_t now_ns, struct pod_figures 
     figures->memory_kind = kinds[sample.memory_kind];
     figures->memory_bytes = sample.memory_bytes;
     figures->memory_age_ns = sample.memory_age_ns;
-    figures->io_known = sample.io_known;
-    figures->read_bytes = sample.read_bytes;
-    figures->write_bytes = sample.write_bytes;
     figures->processes = sample.processes;
+    disk_of_proc(pod, &sample, figures);
 }
 
 static void add_known(struct metrics_event *event, const char *field, bool known, uint64_t value)
@@ -197,7 +224,7 @@ int pod_tick(struct pod *pod, struct err *err)
     int64_t now_ns = clock_mono_ns(), span_ns = now_ns - pod->base_ns;
     struct pod_figures figures = {0};
     if (pod->source == SOURCE_CGROUP)
-        figures_of_group(pod, &figures);
+        figures_of_group(pod, now_ns, &figures);
     else
         figures_of_proc(pod, now_ns, &figures);
     bool spanned = pod->base_ns != 0 && span_ns >= PERCENT_SPAN_NS;

@@ -14,9 +14,10 @@
  * `docker kill`. A server that writes no such file is always said to be killed. The time of a fault
  * is that of the last look at which all was well, so that nothing it hit counts as undisturbed.
  *
- * Figures come from the part's control group; where cgroup v2 does not show it, from /proc, which
- * is said once. Totals only grow: a group that was made anew begins at 0, and is added to what the
- * ones before it used. Owned by its maker, one thread.
+ * Figures come from the part's control group (cgroup v2 or v1; with v1 those of its disk from /proc
+ * where that may be read); where it is not to be seen, from /proc, which is said once. Totals only
+ * grow: a group that was made anew begins at 0, and is added to what the ones before it used. Owned
+ * by its maker, one thread.
  */
 #ifndef SLUICE_SAMPLER_POD_H
 #define SLUICE_SAMPLER_POD_H

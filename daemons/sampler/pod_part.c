@@ -12,23 +12,13 @@
 /* At 50 ms a look: no disk keeps all threads of a healthy part waiting for longer than this. */
 enum { STUCK_LOOKS = 6 };
 
-/* A container's group has a path of its own; without containers everybody is in the root. */
-static bool tells_containers(const char *group)
-{
-    char path[CGROUP_TEXT_BYTES];
-    if (cgroup_path(group, path, sizeof(path)) == 0)
-        return true;
-    const char *pids = strstr(group, ":pids:/");
-    return pids && pids[strlen(":pids:/")] != '\n' && pids[strlen(":pids:/")] != '\0';
-}
-
 void pod_part_init(struct pod_part *part, const char *proc_root, const char *cgroup_root,
                    pid_t self)
 {
     *part = (struct pod_part){.proc_root = proc_root, .cgroup_root = cgroup_root, .self = self};
     if (proc_read_cgroup(proc_root, self, part->own_group, sizeof(part->own_group)) < 0)
         part->own_group[0] = '\0';
-    part->groups_tell = tells_containers(part->own_group);
+    part->groups_tell = cgroup_is_container(part->own_group);
 }
 
 static bool belongs(const struct pod_part *part, pid_t pid)

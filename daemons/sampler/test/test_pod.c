@@ -417,28 +417,199 @@ static void without_a_group_the_figures_come_from_proc(void **state)
     free(memory);
 }
 
-static void a_group_is_named_by_proc(void **state)
+/* Of another user's processes nothing is known: not 0 either, when there are none (any more). */
+static void disk_of_another_user_is_unknown_without_a_group(void **state)
+{
+    struct fixture *f = *state;
+    make_pod(f, "main-db");
+    fake_proc_put(f->proc,
+                  &(struct fake_process){
+                      .pid = PART, .start_ticks = 50, .no_io = true, .cgroup = PART_GROUP});
+    look(f);
+    assert_int_equal(pod_tick(f->pod, NULL), 0);
+    assert_says(last_os(f), "\"read_bytes\": null, \"write_bytes\": null");
+    fake_proc_end(f->proc, PART);
+    look(f);
+    assert_int_equal(pod_tick(f->pod, NULL), 0);
+    assert_says(last_os(f), "\"read_bytes\": null, \"write_bytes\": null");
+}
+
+/* --- cgroup v1 --- */
+
+#define V1_OTHERS "9:name=systemd:/\n7:blkio:/docker/part\n6:freezer:/docker/part\n"
+#define V1_GROUP                                                                                   \
+    V1_OTHERS "4:memory:/docker/part\n3:pids:/docker/part\n2:cpu,cpuacct:/docker/part\n0::/\n"
+#define V1_OWN_GROUP "4:memory:/docker/pod\n3:pids:/docker/pod\n2:cpu,cpuacct:/docker/pod\n0::/\n"
+
+static void put_v1_group(struct fixture *f, const char *cpu_ns, const char *memory, const char *io)
+{
+    put(f->cgroup, "cpu,cpuacct/docker/part/cpuacct.usage", cpu_ns);
+    put(f->cgroup, "memory/docker/part/memory.stat", memory);
+    put(f->cgroup, "blkio/docker/part/blkio.throttle.io_service_bytes", io);
+    put(f->cgroup, "freezer/docker/part/freezer.state", "THAWED\n");
+}
+
+/* no_io: the part belongs to another user. */
+static void start_v1_part(struct fixture *f, uint64_t start_ticks, bool no_io)
+{
+    fake_proc_put(f->proc, &(struct fake_process){.pid = PART,
+                                                  .start_ticks = start_ticks,
+                                                  .no_io = no_io,
+                                                  .read_bytes = 5,
+                                                  .write_bytes = 6,
+                                                  .cgroup = V1_GROUP});
+}
+
+static void make_v1_pod(struct fixture *f, const char *who)
+{
+    fake_proc_put(f->proc,
+                  &(struct fake_process){.pid = SELF, .start_ticks = 1, .cgroup = V1_OWN_GROUP});
+    make_pod(f, who);
+}
+
+static const char *next_os(struct fixture *f)
+{
+    assert_int_equal(pod_tick(f->pod, NULL), 0);
+    return last_os(f);
+}
+
+#define V1_MEMORY                                                                                  \
+    "cache 1\nrss 2\nshmem 3\ntotal_cache 5000\ntotal_rss 1000\ntotal_rss_huge 7\n"                \
+    "total_shmem 300\n"
+
+static void figures_of_v1_are_those_of_v2(void **state)
+{
+    struct fixture *f = *state;
+    make_v1_pod(f, "main-db");
+    put_v1_group(f, "2500000000\n", V1_MEMORY,
+                 "8:0 Read 10\n8:0 Write 20\n8:0 Sync 25\n8:0 Async 5\n8:0 Total 30\n"
+                 "8:16 Read 1\n8:16 Write 2\n8:16 Total 3\nTotal 33\n");
+    start_v1_part(f, 50, true);
+    look(f);
+    const char *os = next_os(f);
+    assert_says(os, "\"cpu_s\": 2.5, \"rss_bytes\": 1300, \"rss_kind\": \"cgroup\"");
+    assert_says(os, "\"cache_bytes\": 4700, \"read_bytes\": 11, \"write_bytes\": 22, ");
+    /* Another group of that name, made when the part was started again. */
+    char *old = xasprintf("%s/cpu,cpuacct/docker/part", f->cgroup);
+    char *kept = xasprintf("%s/kept", f->cgroup); /* so that its inode is not taken again */
+    assert_int_equal(rename(old, kept), 0);
+    free(old);
+    free(kept);
+    put_v1_group(f, "3000000000\n", "total_cache 0\ntotal_rss 50\ntotal_shmem 0\n", "Total 0\n");
+    fake_proc_end(f->proc, PART);
+    look(f);
+    start_v1_part(f, 80, true);
+    look(f);
+    os = next_os(f);
+    assert_says(os, "\"cpu_s\": 5.5, \"rss_bytes\": 50, ");
+    assert_says(os, "\"cache_bytes\": 0, \"read_bytes\": 11, \"write_bytes\": 22, ");
+}
+
+/* Where a controller lies alone, or by its own name only, and one of the two that count is missing.
+ */
+static void a_v1_controller_is_found_by_either_name(void **state)
+{
+    struct fixture *f = *state;
+    struct cgroup_figures figures;
+    static const char text[] = "4:memory:/p\n2:cpu,cpuacct:/p\n0::/\n";
+    put(f->cgroup, "memory/p/memory.stat", V1_MEMORY);
+    assert_int_equal(cgroup_read(f->cgroup, text, &figures), -ENOENT);
+    put(f->cgroup, "cpuacct/p/cpuacct.usage", "7000\n");
+    assert_int_equal(cgroup_read(f->cgroup, text, &figures), 0);
+    assert_int_equal(figures.version, CGROUP_V1);
+    assert_int_equal(figures.cpu_us, 7);
+    assert_false(figures.io_known);
+    assert_int_equal(cgroup_read(f->cgroup, "4:memory:/p\n2:cpuacct:/p\n", &figures), 0);
+    /* Roots are no container's, other namespaces are not in this view. */
+    put(f->cgroup, "memory/memory.stat", V1_MEMORY);
+    put(f->cgroup, "cpuacct/cpuacct.usage", "7000\n");
+    assert_int_equal(cgroup_read(f->cgroup, "4:memory:/\n2:cpuacct:/\n", &figures), -ENOENT);
+    assert_int_equal(cgroup_read(f->cgroup, "4:memory:/../p\n2:cpuacct:/../p\n", &figures),
+                     -ENOENT);
+    assert_int_equal(cgroup_read(f->cgroup, "4:memory:/p\n2:cpu:/p\n", &figures), -ENOENT);
+    put(f->cgroup, "memory/p/memory.stat", "total_cache 5\n");
+    assert_int_equal(cgroup_read(f->cgroup, text, &figures), -EBADMSG);
+}
+
+/* A new kernel lists no device without a limit: that is no zero. */
+static void a_v1_disk_that_is_not_counted_is_unknown(void **state)
+{
+    struct fixture *f = *state;
+    make_v1_pod(f, "main-db");
+    put_v1_group(f, "1\n", V1_MEMORY, "Total 0\n");
+    start_v1_part(f, 50, true);
+    look(f);
+    assert_says(next_os(f), "\"cache_bytes\": 4700, \"read_bytes\": null, \"write_bytes\": null");
+    put_v1_group(f, "1\n", V1_MEMORY, "8:0 Read 0\n8:0 Write 9\nTotal 9\n");
+    assert_says(next_os(f), "\"read_bytes\": 0, \"write_bytes\": 9");
+}
+
+/* What is written later is charged to nobody: /proc knows more of processes of our own user. */
+static void a_v1_disk_comes_from_proc_where_that_may_be_read(void **state)
+{
+    struct fixture *f = *state;
+    static const char io[] = "8:0 Read 10\n8:0 Write 20\nTotal 30\n";
+    make_v1_pod(f, "worker");
+    put_v1_group(f, "1\n", V1_MEMORY, io);
+    start_v1_part(f, 50, true); /* what sets the container up is another user's */
+    f->ready = false;
+    look(f);
+    assert_says(next_os(f), "\"cache_bytes\": 4700, \"read_bytes\": null, \"write_bytes\": null");
+    start_v1_part(f, 50, false); /* and becomes the part */
+    f->ready = true;
+    look(f);
+    assert_says(next_os(f), "\"read_bytes\": 5, \"write_bytes\": 6");
+    fake_proc_end(f->proc, PART);
+    look(f);
+    assert_says(next_os(f), "\"read_bytes\": 5, \"write_bytes\": 6"); /* not the group's */
+    start_v1_part(f, 90, false);
+    look(f);
+    next_os(f); /* the old member of that pid leaves */
+    assert_says(next_os(f), "\"read_bytes\": 10, \"write_bytes\": 12");
+}
+
+static void a_group_that_freezes_is_paused(void **state)
+{
+    struct fixture *f = *state;
+    make_v1_pod(f, "worker");
+    put_v1_group(f, "1\n", V1_MEMORY, "Total 0\n");
+    start_v1_part(f, 50, false);
+    look(f);
+    put(f->cgroup, "freezer/docker/part/freezer.state", "FREEZING\n");
+    look(f);
+    assert_string_equal(faults(f), "fault pause");
+    put(f->cgroup, "freezer/docker/part/freezer.state", "THAWED\n");
+    look(f);
+    assert_string_equal(faults(f), "fault pause, recovered pause");
+    /* Old kernels with cgroup v2 do not tell in cgroup.events. */
+    put(f->cgroup, &PART_PATH "/cgroup.events"[1], "populated 1\n");
+    assert_int_equal(cgroup_frozen(f->cgroup, PART_GROUP), -ENOENT);
+}
+
+static void a_container_is_told_by_its_group(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *path;
+        const char *text;
+        bool container;
     } cases[] = {
-        {"0::/a/b\n", "/a/b"},
-        {"3:cpu,cpuacct:/x\n0::/y:z\n", "/y:z"},
-        {"0::/\n", NULL},
-        {"0::/../other\n", NULL},
-        {"3:cpu:/x\n", NULL},
-        {"", NULL},
-        {"nonsense\n0::/late", "/late"},
+        {"0::/a/b\n", true},
+        {"3:cpu,cpuacct:/x\n0::/y:z\n", true},
+        {"0::/\n", false},
+        {"0::/../other\n", false},
+        {"3:cpu:/x\n", false},
+        {"", false},
+        {"nonsense\n0::/late", true},
+        {"3:pids:/x\n0::/\n", true},
+        {"3:pids:/\n0::/\n", false},
     };
-    char path[16];
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int rc = cgroup_path(cases[i].text, path, sizeof(path));
-        assert_int_equal(rc, cases[i].path ? 0 : -ENOENT);
-        if (cases[i].path)
-            assert_string_equal(path, cases[i].path);
-    }
-    assert_int_equal(cgroup_path("0::/far/too/long/a/name\n", path, sizeof(path)), -ENAMETOOLONG);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        if (cgroup_is_container(cases[i].text) != cases[i].container)
+            fail_msg("%s", cases[i].text);
+    char text[2048] = "0::/";
+    memset(text + 4, 'x', sizeof(text) - 5);
+    struct cgroup_figures figures;
+    assert_int_equal(cgroup_read("/nowhere", text, &figures), -ENAMETOOLONG);
 }
 
 static bool skip_mapped(const char *device)
@@ -452,10 +623,10 @@ static void disk_figures_count_each_device_once(void **state)
     struct cgroup_figures figures;
     static const char text[] = "253:0 rbytes=100 wbytes=200\n8:0 rbytes=1 wbytes=2 rios=3\n"
                                "7:0 \n259:0 rbytes=10 wbytes=20\n";
-    assert_int_equal(cgroup_parse_io(text, strlen(text), skip_mapped, &figures), 0);
+    assert_int_equal(cgroup_parse_io(CGROUP_V2, text, strlen(text), skip_mapped, &figures), 0);
     assert_int_equal(figures.read_bytes, 11);
     assert_int_equal(figures.write_bytes, 22);
-    assert_int_equal(cgroup_parse_io("", 0, NULL, &figures), 0);
+    assert_int_equal(cgroup_parse_io(CGROUP_V2, "", 0, NULL, &figures), 0);
     assert_int_equal(figures.read_bytes, 0);
 }
 
@@ -544,7 +715,13 @@ int main(void)
         POD(an_orderly_end_and_the_end_of_the_run_are_no_kill),
         POD(figures_are_those_of_the_group_and_only_grow),
         POD(without_a_group_the_figures_come_from_proc),
-        cmocka_unit_test(a_group_is_named_by_proc),
+        POD(disk_of_another_user_is_unknown_without_a_group),
+        POD(figures_of_v1_are_those_of_v2),
+        POD(a_v1_controller_is_found_by_either_name),
+        POD(a_v1_disk_that_is_not_counted_is_unknown),
+        POD(a_v1_disk_comes_from_proc_where_that_may_be_read),
+        POD(a_group_that_freezes_is_paused),
+        cmocka_unit_test(a_container_is_told_by_its_group),
         cmocka_unit_test(disk_figures_count_each_device_once),
         cmocka_unit_test(what_ready_means_is_checked),
         cmocka_unit_test(ready_is_who_answers_so),
