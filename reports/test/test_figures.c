@@ -381,7 +381,9 @@ static void test_theory(void **state)
 /* Commits of 100 ms that end at each half second, `rows` a commit. */
 static void put_commits(struct buf *out, unsigned *id, double from_s, double to_s, unsigned rows)
 {
-    for (double at_s = from_s + 0.5; at_s <= to_s; at_s += 0.5) {
+    unsigned commits = (unsigned)lround((to_s - from_s) / 0.5);
+    for (unsigned commit = 1; commit <= commits; commit++) {
+        double at_s = from_s + 0.5 * commit;
         buf_printf(out,
                    "{\"ts\": %.3f, \"ev\": \"committed\", \"rows\": %u, \"inserted\": %u, "
                    "\"redelivered\": 0, \"dead\": 0, \"db_ms\": 100, \"ids\": [",
