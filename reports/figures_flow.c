@@ -198,8 +198,8 @@ static double rate_before(const struct series *series, const struct run *run, si
     if (from_us == INT64_MAX)
         return NAN;
     double end = floor(since_start_s(run, run->windows[window].begin_us - longest_us));
-    double begin = fmax(ceil(since_start_s(run, from_us)), end - BEFORE_SECONDS);
-    if (end - begin < BEFORE_SECONDS_LEAST)
+    double begin = fmax(ceil(since_start_s(run, from_us)), end - (double)BEFORE_SECONDS);
+    if (end - begin < (double)BEFORE_SECONDS_LEAST)
         return NAN;
     return mean_of(series->rows + (size_t)begin, (size_t)(end - begin));
 }
