@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "command.h"
 #include "given.h"
+#include "hold.h"
 #include "sink/sink.h"
 #include "state.h"
 
@@ -119,9 +120,11 @@ static int clean_sink(const struct options *options, struct err *err)
     if (!driver->remove) {
         return err_set(err, -EINVAL, "the sink %s leaves nothing behind", driver->name);
     }
+    struct hold *hold = NULL;
+    rc = hold_take(&hold, driver, options, err);
     /* Also tells whether what is there is ours, and makes the question below one that has an
      * answer. */
-    rc = driver->setup(options, err);
+    rc = rc == 0 ? driver->setup(options, err) : rc;
     if (rc == 0) {
         rc = count_waiting(driver, options, &tasks, err);
     }
@@ -137,6 +140,7 @@ static int clean_sink(const struct options *options, struct err *err)
     if (rc == 0) {
         rc = driver->remove(options, err);
     }
+    hold_release(hold);
     if (rc < 0) {
         /* A URL that leads nowhere is no mistake in the command: the daemons take it the same way.
          */

@@ -48,6 +48,14 @@ bool run_progress_due(struct one_run *run)
     return true;
 }
 
+int run_guard(struct one_run *run, struct err *err)
+{
+    if (keeper_interrupted()) {
+        return err_set(err, -EINTR, "interrupted");
+    }
+    return hold_check(run->sink_hold, err);
+}
+
 /* ---- what both ways begin with ---- */
 
 void run_name_parts(struct one_run *run)
@@ -210,6 +218,7 @@ static void release(struct one_run *run)
     if (run->probe) {
         run->request->driver->close(run->probe, clock_mono_ns() + NS_PER_S);
     }
+    hold_release(run->sink_hold);
     if (!run->request->sink_options) {
         options_free(run->sink_options);
     }
@@ -247,6 +256,9 @@ enum run_outcome run_end(struct one_run *run, int rc, struct err *err)
     }
     background_end(run);
     run->end_us = clock_wall_us();
+    if (rc == 0) {
+        rc = hold_check(run->sink_hold, err);
+    }
     parts_stop_all(run, rc < 0 || !request->keep_state);
     if (busy_check()) {
         json_item(&run->unsafe, "another sluice ran on this machine at the same time: its load is "

@@ -96,6 +96,13 @@ static int check_apart(const struct sink_driver *driver, const char *sink_url, c
     return 0;
 }
 
+int given_hold_sink(struct one_run *run, struct err *err)
+{
+    const struct sink_driver *driver = run->request->driver;
+    int rc = hold_take(&run->sink_hold, driver, run->sink_options, err);
+    return rc < 0 ? err_prefix(err, "sink %s", driver->name) : 0;
+}
+
 int given_check_sink(struct one_run *run, struct err *err)
 {
     const struct run_request *request = run->request;
@@ -121,6 +128,7 @@ static int try_sink(const struct scenario *scenario, const struct sink_driver *d
                     const char *url, const char *main_url, bool allow_unsafe, struct err *err)
 {
     struct options *options = options_new("sluice", "");
+    struct hold *hold = NULL;
     sink_add_options(options);
     int rc = options_set(options, "sink", driver->name, "runner", err);
     for (size_t i = 0; rc == 0 && i < scenario->sink_count; i++) {
@@ -129,6 +137,9 @@ static int try_sink(const struct scenario *scenario, const struct sink_driver *d
     }
     if (rc == 0) {
         rc = options_set(options, "sink-url", url, "runner", err);
+    }
+    if (rc == 0) {
+        rc = hold_take(&hold, driver, options, err);
     }
     if (rc == 0) {
         rc = driver->setup(options, err);
@@ -142,6 +153,7 @@ static int try_sink(const struct scenario *scenario, const struct sink_driver *d
     if (rc == 0) {
         rc = judge(check_apart(driver, url, main_url, err), allow_unsafe, err);
     }
+    hold_release(hold);
     options_free(options);
     if (rc < 0) {
         err_prefix(err, "sink %s", driver->name);

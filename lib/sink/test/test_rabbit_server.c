@@ -268,6 +268,36 @@ static void preflight_reads_the_queue_back(void **state)
     expect_preflight(fixture, -ENODATA, "policies cannot be read");
 }
 
+static void held_by_one_at_a_time(void **state)
+{
+    struct fixture *fixture = *state;
+    struct err err = {0};
+    struct sink_hold *hold = NULL, *other = NULL;
+    assert_int_equal(sink_rabbit.hold(&hold, fixture->options, &err), 0);
+    assert_int_equal(sink_rabbit.hold(&other, fixture->options, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "another sluice is at work with the queue"));
+    assert_int_equal(sink_rabbit.hold_keep(hold, &err), 0);
+    sink_rabbit.hold_end(hold);
+    assert_int_equal(sink_rabbit.hold(&hold, fixture->options, &err), 0);
+    control("kill"); /* lost with its server, and taken again */
+    int rc = 0;
+    for (int tries = 0; tries < 100 && rc == 0; tries++) {
+        rc = sink_rabbit.hold_keep(hold, &err);
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+    assert_int_not_equal(rc, 0);
+    assert_int_not_equal(rc, -EBUSY);
+    control("start");
+    rc = -EAGAIN;
+    for (int tries = 0; tries < 600 && rc != 0; tries++) {
+        rc = sink_rabbit.hold_keep(hold, &err);
+        clock_sleep_ns(50 * NS_PER_MS);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(sink_rabbit.hold(&other, fixture->options, &err), -EBUSY);
+    sink_rabbit.hold_end(hold);
+}
+
 static void wrong_credentials_are_said(void **state)
 {
     struct fixture *fixture = *state;
@@ -439,6 +469,7 @@ int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(preflight_reads_the_queue_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(held_by_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_credentials_are_said, setup, teardown),
         cmocka_unit_test_setup_teardown(the_backlog_follows_the_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(many_deliveries_drop_nothing, setup, teardown),
