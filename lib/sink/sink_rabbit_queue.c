@@ -211,6 +211,16 @@ int rabbit_queue_setup(const struct options *options, struct err *err)
     return rc;
 }
 
+static int refuse_shape(const struct visit *visit, int code, struct err *err)
+{
+    return err_set(err, code,
+                   "the queue %s is not as the sink rabbit needs it: %s; wanted: durable, "
+                   "x-queue-type quorum, x-overflow reject-publish%s, no other argument; "
+                   "remove it, or name another with --rabbit-queue",
+                   visit->target.queue, visit->link.problem.text,
+                   visit->link.version >= VERSION_DELIVERY_LIMIT ? ", x-delivery-limit -1" : "");
+}
+
 int rabbit_queue_preflight(const struct options *options, struct err *err)
 {
     struct visit visit;
@@ -220,12 +230,7 @@ int rabbit_queue_preflight(const struct options *options, struct err *err)
     }
     rc = visit_declare(&visit, false);
     if (rc == -EEXIST) {
-        rc = err_set(err, -EPERM,
-                     "the queue %s is not as the sink rabbit needs it: %s; wanted: durable, "
-                     "x-queue-type quorum, x-overflow reject-publish%s, no other argument; "
-                     "remove it, or name another with --rabbit-queue",
-                     visit.target.queue, visit.link.problem.text,
-                     visit.link.version >= VERSION_DELIVERY_LIMIT ? ", x-delivery-limit -1" : "");
+        rc = refuse_shape(&visit, -EPERM, err);
     } else if (rc < 0) {
         err_set(err, rc, "%s", visit.link.problem.text);
     } else {
@@ -245,9 +250,24 @@ int rabbit_queue_remove(const struct options *options, struct err *err)
     if (rc < 0) {
         return rc;
     }
+    /* Declared as ours: the server compares, and refuses what somebody else made. */
     amqp_queue_delete_t remove = {.queue = amqp_cstring_bytes(visit.target.queue)};
-    rabbit_link_method(&visit.link, visit.channel, AMQP_QUEUE_DELETE_METHOD, &remove);
-    rc = visit_wait(&visit, 1);
+    rc = visit_declare(&visit, true);
+    bool absent = rc == -ENOENT;
+    if (absent) {
+        rc = visit_open_channel(&visit);
+    } else if (rc == 0) {
+        rc = visit_declare(&visit, false);
+    }
+    if (rc == -EEXIST) {
+        refuse_shape(&visit, rc, err);
+        visit_end(&visit);
+        return rc;
+    }
+    if (rc == 0 && !absent) {
+        rabbit_link_method(&visit.link, visit.channel, AMQP_QUEUE_DELETE_METHOD, &remove);
+        rc = visit_wait(&visit, 1);
+    }
     if (rc == 0) {
         rabbit_tally_remove(&visit.link, visit.channel);
     } else {

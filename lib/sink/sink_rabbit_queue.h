@@ -34,7 +34,8 @@ int rabbit_properties_read(const amqp_basic_properties_t *basic, uint8_t id[UUID
 /* As sink.h says of setup and preflight. */
 int rabbit_queue_setup(const struct options *options, struct err *err);
 int rabbit_queue_preflight(const struct options *options, struct err *err);
-/* Deletes the queue with all that is in it; one that is not there is no error. */
+/* Deletes the queue with all that is in it; one that is not there is no error. -EEXIST: it was not
+ * made by setup. */
 int rabbit_queue_remove(const struct options *options, struct err *err);
 /* As sink.h says of hold: an exclusive queue, NAME.lock, which the server deletes with the
  * connection that declared it. */
