@@ -159,6 +159,7 @@ struct one_run {
     struct metrics *metrics; /* runner.jsonl */
     struct metrics_event event;
     char main_version[96];
+    bool neighbours;               /* another sluice ran at the same time, if only for a while */
     struct buf unsafe, unverified; /* JSON array elements */
     struct buf servers;            /* JSON array elements */
     int64_t load_start_ns;         /* monotonic; 0 before */
@@ -267,7 +268,8 @@ void json_item(struct buf *list, const char *text); /* appends a string to a lis
 /* run.c: what both ways begin and end with. */
 void run_name_parts(struct one_run *run);
 int run_open_record(struct one_run *run, struct err *err); /* runner.jsonl */
-/* While the run waits: -EINTR: the user wants its end; -EBUSY: another has the sink that is given.
+/* While the run waits, about once a second: looks whether it is alone on this machine. -EINTR: the
+ * user wants its end; -EBUSY: another has the sink that is given.
  */
 int run_guard(struct one_run *run, struct err *err);
 /* Stops what was started, ends the record, writes the manifest; rc and err: how it went. */

@@ -346,8 +346,9 @@ bool busy_check(void)
         flock(busy_fd, LOCK_SH);
         return false;
     }
-    /* A failed conversion may have given up the shared lock. */
-    flock(busy_fd, LOCK_SH | LOCK_NB);
+    /* A failed conversion may have given up the shared lock; whoever asks at this moment has it
+     * alone, but not for long. */
+    flock(busy_fd, LOCK_SH);
     return true;
 }
 
