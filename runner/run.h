@@ -244,6 +244,9 @@ int given_start_main(struct one_run *run, struct err *err);
  * and sink_url, or main_url, may be NULL: not given. */
 int given_try(const struct scenario *scenario, const struct sink_driver *driver,
               const char *sink_url, const char *main_url, bool allow_unsafe, struct err *err);
+/* How many tasks a run that was ended early left in a sink that is given; -1: it does not tell. */
+int64_t given_tasks_left(const struct scenario *scenario, const struct sink_driver *driver,
+                         const char *sink_url);
 /* Into the manifest: a server of which no more is known than its URL tells, and perhaps its version
  * ("": it does not). */
 void server_describe_by_url(struct one_run *run, const char *role, const char *name,

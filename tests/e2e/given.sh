@@ -110,6 +110,22 @@ kill -0 "$first" || die "the first run ended too soon: $(cat "$WORK/first.log")"
 wait "$first" || die "the first run ended with $?: $(cat "$WORK/first.log")"
 for audit in "$WORK"/first/*/"$sink"/1; do expect_clean_audit "$audit"; done
 
+# Ctrl-C while tasks wait: how many stay, and what takes them away; then --resume works.
+"$SLUICE_BIN/sluice" run "$HERE/scenarios/short.yaml" --sink "$sink" --sink-url="@$WORK/sink-url" --runs "$WORK/stopped" \
+    --state "$WORK/state" --set main_db.row_delay=1s --set worker.lanes=1 >"$WORK/stopped.log" 2>&1 &
+first=$!
+for ((i = 0; i < 600; i++)); do
+    ! grep -qs '"ev": "phase"' "$WORK"/stopped/*/"$sink"/1/loadgen.jsonl || break
+    sleep 0.1
+done
+sleep 1
+code=0
+kill -INT "$first"
+wait "$first" || code=$?
+[ "$code" -eq 130 ] || die "exit code $code after Ctrl-C"
+grep -qE "[0-9]+ tasks stay in the sink $sink" "$WORK/stopped.log" || die "it does not say what stays: $(cat "$WORK/stopped.log")"
+run_sluice 0 clean "${given[@]}" --discard-tasks
+
 # One that is killed lets go by itself.
 "$SLUICE_BIN/sluice" run "$HERE/scenarios/short.yaml" --sink "$sink" --sink-url="@$WORK/sink-url" --runs "$WORK/killed" \
     --state "$WORK/state" >"$WORK/killed.log" 2>&1 &
