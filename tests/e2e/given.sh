@@ -50,6 +50,7 @@ short_run() { # WANTED_EXIT_CODE ARGUMENT...
 
 store_tasks() { # COUNT: by an API of our own
     local port i code
+    : >"$WORK/api.log"
     SLUICE_SINK_URL=$url "$SLUICE_BIN/sluice-api" --sink="$sink" --listen=127.0.0.1:0 --admin=127.0.0.1:0 \
         >"$WORK/api.log" 2>&1 &
     local api=$!
@@ -96,7 +97,7 @@ expect_no_secret "$WORK/runs"
     --set load.phases.2.for=500ms >"$WORK/first.log" 2>&1 &
 first=$!
 for ((i = 0; i < 600; i++)); do
-    ! grep -q ': load: ' "$WORK/first.log" || break
+    ! grep -qs ': load: ' "$WORK/first.log" || break
     sleep 0.1
 done
 count=$(find "$WORK/runs" -mindepth 1 -maxdepth 1 | wc -l)
@@ -131,7 +132,7 @@ run_sluice 0 clean "${given[@]}" --discard-tasks
     --state "$WORK/state" >"$WORK/killed.log" 2>&1 &
 first=$!
 for ((i = 0; i < 600; i++)); do
-    ! grep -q ': load: ' "$WORK/killed.log" || break
+    ! grep -qs ': load: ' "$WORK/killed.log" || break
     sleep 0.1
 done
 run_sluice 3 clean "${given[@]}" --discard-tasks

@@ -18,7 +18,7 @@ expect_neighbours() { # NAME true|false
 run_beside long 12s &
 long=$!
 for ((i = 0; i < 600; i++)); do
-    ! grep -q ': load: ' "$WORK/long.log" || break
+    ! grep -qs ': load: ' "$WORK/long.log" || break
     sleep 0.1
 done
 run_beside brief 1s || die "the short one ended with $?: $(cat "$WORK/brief.log")"
