@@ -56,6 +56,9 @@ oracle: build ## builds broken on purpose: shows that the audit catches each
 
 contract: build ## the contract suite of sink drivers; SINK=wal for one
 	@$(DEPS) run test
+	@names=$$(ctest --test-dir $(BUILD) -N -R '^contract_' | sed -n 's/.*: contract_//p' | tr '\n' ' '); \
+	    case " $$names" in *" $(SINK)"*) ;; \
+	    *) echo "make contract: there is no contract suite of a sink $(SINK): expected one of $$names" >&2; exit 2 ;; esac
 	@$(SUITE) $(BUILD) -R '^contract_$(SINK)' --verbose
 
 bench: build ## speed, each figure beside a baseline of the same run

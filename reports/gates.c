@@ -252,6 +252,9 @@ void gates_check(struct entry *entry)
     }
     if (entry->audit.verdict == AUDIT_VOID)
         strings_add(&entry->reasons, "its audit is void: %s", entry->audit.why);
+    if (cJSON_IsTrue(json_get(run->manifest.json, "neighbours")))
+        strings_add(&entry->reasons,
+                    "another sluice ran on this machine meanwhile: its load is in these figures");
     if (run->load_began && !run->load_ended)
         strings_add(&entry->reasons,
                     "the load generator was killed before its load was over: the run is void");

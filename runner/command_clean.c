@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "command.h"
 #include "given.h"
+#include "hold.h"
 #include "sink/sink.h"
 #include "state.h"
 
@@ -39,8 +40,24 @@ static const char clean_more[] =
     "there\n"
     "(its table, stream or queue), with --main-url the schema sluice. Nothing else is touched.\n";
 
+/* Folders whose content was looked through already. */
+struct scanned {
+    const char *base, *state; /* state may be NULL */
+};
+
+static bool is_in(const char *dir, const char *base)
+{
+    char *above = base ? xasprintf("%s/..", dir) : NULL;
+    char *real_above = above ? realpath(above, NULL) : NULL, *real = NULL;
+    bool in = real_above && (real = realpath(base, NULL)) && strcmp(real, real_above) == 0;
+    free(above);
+    free(real_above);
+    free(real);
+    return in;
+}
+
 /* The state folder that a run's manifest names, when the run did not end well. */
-static int clean_run(const char *run_dir, struct err *err)
+static int clean_run(const char *run_dir, const struct scanned *scanned, struct err *err)
 {
     struct buf text = {0};
     char *path = xasprintf("%s/manifest.json", run_dir);
@@ -49,7 +66,7 @@ static int clean_run(const char *run_dir, struct err *err)
         cJSON *manifest = cJSON_ParseWithLength(text.data, text.len);
         const char *dir =
             cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(manifest, "state_dir"));
-        if (dir && dir[0] == '/') {
+        if (dir && dir[0] == '/' && !is_in(dir, scanned->base) && !is_in(dir, scanned->state)) {
             int rc = state_clean_one(dir, stdout, err);
             removed = rc == -ENOENT || rc == -EINVAL ? 0 : rc;
         }
@@ -61,10 +78,10 @@ static int clean_run(const char *run_dir, struct err *err)
 }
 
 /* Run folders lie three levels down: comparison, sink, number. */
-static int clean_below(const char *dir, int levels, struct err *err)
+static int clean_below(const char *dir, int levels, const struct scanned *scanned, struct err *err)
 {
     if (levels == 0) {
-        return clean_run(dir, err);
+        return clean_run(dir, scanned, err);
     }
     int removed = 0;
     DIR *folder = opendir(dir);
@@ -76,7 +93,7 @@ static int clean_below(const char *dir, int levels, struct err *err)
             continue;
         }
         char *path = xasprintf("%s/%s", dir, entry->d_name);
-        int rc = clean_below(path, levels - 1, err);
+        int rc = clean_below(path, levels - 1, scanned, err);
         removed = rc < 0 ? rc : removed + rc;
         free(path);
     }
@@ -119,9 +136,11 @@ static int clean_sink(const struct options *options, struct err *err)
     if (!driver->remove) {
         return err_set(err, -EINVAL, "the sink %s leaves nothing behind", driver->name);
     }
+    struct hold *hold = NULL;
+    rc = hold_take(&hold, driver, options, err);
     /* Also tells whether what is there is ours, and makes the question below one that has an
      * answer. */
-    rc = driver->setup(options, err);
+    rc = rc == 0 ? driver->setup(options, err) : rc;
     if (rc == 0) {
         rc = count_waiting(driver, options, &tasks, err);
     }
@@ -137,6 +156,7 @@ static int clean_sink(const struct options *options, struct err *err)
     if (rc == 0) {
         rc = driver->remove(options, err);
     }
+    hold_release(hold);
     if (rc < 0) {
         /* A URL that leads nowhere is no mistake in the command: the daemons take it the same way.
          */
@@ -182,10 +202,15 @@ static int clean(const struct options *options, struct err *err)
     char *base = state_default_base();
     const char *state = options_string(options, "state");
     int total = state_clean(base, stdout, err);
-    int rc = total >= 0 && state ? state_clean(state, stdout, err) : 0;
+    char *real_base = realpath(base, NULL), *real_state = state ? realpath(state, NULL) : NULL;
+    bool twice = real_base && real_state && strcmp(real_base, real_state) == 0;
+    int rc = total >= 0 && state && !twice ? state_clean(state, stdout, err) : 0;
+    free(real_base);
+    free(real_state);
     if (total >= 0 && rc >= 0) {
         total += rc;
-        rc = clean_below(options_string(options, "runs"), 3, err);
+        rc = clean_below(options_string(options, "runs"), 3,
+                         &(struct scanned){.base = base, .state = state}, err);
     }
     if (total >= 0) {
         total = rc < 0 ? rc : total + rc;

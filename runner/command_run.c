@@ -464,6 +464,8 @@ static int open_places(struct comparison *comparison, struct err *err)
         comparison->resumed = comparison->dir != NULL;
         if (!comparison->dir) {
             printf("nothing to resume: %s holds no comparison of this very scenario\n", runs);
+        } else {
+            printf("goes on with %s\n", comparison->dir);
         }
     }
     if (!comparison->dir) {
@@ -479,6 +481,29 @@ static int open_places(struct comparison *comparison, struct err *err)
         comparison->seed = (uint64_t)clock_wall_us();
     }
     return rc;
+}
+
+static void say_interrupted(const struct comparison *comparison)
+{
+    const struct sink_driver *given = comparison->given;
+    int64_t tasks =
+        given ? given_tasks_left(&comparison->scenario, given, comparison->sink_url) : 0;
+    fprintf(stderr, "sluice: interrupted; all that was started is stopped; ");
+    if (tasks == 0) {
+        fprintf(stderr, "--resume goes on with %s\n", comparison->dir);
+        return;
+    }
+    if (tasks > 0) {
+        fprintf(stderr, "%lld tasks stay in the sink %s, which is not ours", (long long)tasks,
+                given->name);
+    } else {
+        fprintf(stderr, "the sink %s, which is not ours, does not tell how many tasks stay in it",
+                given->name);
+    }
+    fprintf(stderr,
+            "; once they are thrown away (sluice clean --sink %s --sink-url=... --discard-tasks), "
+            "--resume goes on with %s\n",
+            given->name, comparison->dir);
 }
 
 static int compare(struct comparison *comparison)
@@ -508,10 +533,7 @@ static int compare(struct comparison *comparison)
     int number = keeper_interrupted();
     if (number) {
         comparison->exit_code = 128 + number;
-        fprintf(stderr,
-                "sluice: interrupted; all that was started is stopped; --resume goes on "
-                "with %s\n",
-                comparison->dir);
+        say_interrupted(comparison);
     } else {
         verdict_report(comparison->dir, options_bool(comparison->options, "require-sla"),
                        &comparison->exit_code);

@@ -199,7 +199,9 @@ static void make_env(const struct with *with, char *env[SERVERS_MAX * ENV_PER_SE
         env[count++] = test_variable(member, "TLS_URL", tls_url ? tls_url : "");
         env[count++] =
             test_variable(member, "CONTROL", member->missing ? "" : member->control.path);
-        if (member->is_main) {
+        if (member->is_main && member->missing) {
+            unsetenv("SLUICE_MAIN_URL"); /* empty it would be a mistake */
+        } else if (member->is_main) {
             env[count++] = xasprintf("SLUICE_MAIN_URL=%s", url);
         }
     }

@@ -39,13 +39,16 @@ static _Noreturn void die(const char *what)
     _exit(EXIT_UNUSABLE);
 }
 
+/* A Postgres that is told to end at once gives its own children 5 s. */
+#define PATIENCE_NS (8 * NS_PER_S)
+
 /* Kills children until there are none. Killing a child makes its own children ours, so this reaches
  * everything below, whatever process group or session it has moved to. */
 static void kill_all_below(void)
 {
     int64_t start_ns = clock_mono_ns();
     for (;;) {
-        process_end_children(getpid(), clock_mono_ns() - start_ns < 2 * NS_PER_S);
+        process_end_children(getpid(), clock_mono_ns() - start_ns < PATIENCE_NS);
         pid_t pid;
         do {
             pid = waitpid(-1, NULL, WNOHANG);

@@ -119,7 +119,7 @@ static _Noreturn void child_run(const struct process_plan *plan, char **env, int
         child_fail(report_fd, "change of folder");
     }
     /* After the change of user, which would clear it. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PDEATHSIG, plan->death_signal ? plan->death_signal : SIGKILL);
     if (getppid() != parent) {
         _exit(127);
     }

@@ -30,6 +30,7 @@ struct process_plan {
     const char *log_path;   /* standard output and error are appended there; NULL: as ours */
     const char *cwd;        /* NULL: as ours */
     struct account account;
+    int death_signal; /* sent to it when we die; 0: SIGKILL */
     bool foreground; /* stays in our process group with our standard input: a user's command */
     bool keep_env;   /* keeps SLUICE_* of our environment */
     bool show;       /* standard output stays ours; only standard error goes to the log */
@@ -43,7 +44,8 @@ struct process {
 };
 
 /* Starts it. -errno and a sentence when the program could not be executed (then nothing runs). The
- * process gets SIGKILL when we die, even after its change of user. */
+ * process gets its death signal when we die, even after its change of user; below a keeper, SIGKILL
+ * some seconds later. */
 int process_start(struct process *process, const struct process_plan *plan, struct err *err);
 
 /* Has it ended? Collects it; then pid is 0 and status set. False too for one that is not started.

@@ -48,6 +48,20 @@ bool run_progress_due(struct one_run *run)
     return true;
 }
 
+static void look_for_neighbours(struct one_run *run)
+{
+    run->neighbours = run->neighbours || busy_check();
+}
+
+int run_guard(struct one_run *run, struct err *err)
+{
+    look_for_neighbours(run);
+    if (keeper_interrupted()) {
+        return err_set(err, -EINTR, "interrupted");
+    }
+    return hold_check(run->sink_hold, err);
+}
+
 /* ---- what both ways begin with ---- */
 
 void run_name_parts(struct one_run *run)
@@ -156,6 +170,7 @@ static const struct run_way native = {.start_load = start_load,
 
 static int perform(struct one_run *run, struct err *err)
 {
+    look_for_neighbours(run);
     int rc = state_create(run->request->base, &run->state_dir, err);
     if (rc == 0) {
         rc = manifest_write(run, "interrupted", "the runner was ended before the load", err);
@@ -210,6 +225,7 @@ static void release(struct one_run *run)
     if (run->probe) {
         run->request->driver->close(run->probe, clock_mono_ns() + NS_PER_S);
     }
+    hold_release(run->sink_hold);
     if (!run->request->sink_options) {
         options_free(run->sink_options);
     }
@@ -247,11 +263,11 @@ enum run_outcome run_end(struct one_run *run, int rc, struct err *err)
     }
     background_end(run);
     run->end_us = clock_wall_us();
-    parts_stop_all(run, rc < 0 || !request->keep_state);
-    if (busy_check()) {
-        json_item(&run->unsafe, "another sluice ran on this machine at the same time: its load is "
-                                "in these figures");
+    if (rc == 0) {
+        rc = hold_check(run->sink_hold, err);
     }
+    parts_stop_all(run, rc < 0 || !request->keep_state);
+    look_for_neighbours(run);
     enum run_outcome outcome = rc == 0 ? RUN_COMPLETE : rc == -EINTR ? RUN_INTERRUPTED : RUN_FAILED;
     static const char *const outcome_names[] = {"complete", "interrupted", "failed"};
     const char *why = outcome == RUN_COMPLETE ? "" : outcome == RUN_FAILED ? err->text : "a signal";

@@ -30,6 +30,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/options.h"
+#include "hold.h"
 #include "load_watch.h"
 #include "metrics/metrics.h"
 #include "process.h"
@@ -149,6 +150,7 @@ struct one_run {
     struct part parts[PART_COUNT];
     char *state_dir;
     struct given_main *given_main; /* NULL: the main DB is ours */
+    struct hold *sink_hold;        /* of a sink that is given; or NULL */
     const char *main_url;          /* with the password; NULL until the server is there */
     const char *sink_url;          /* NULL: the sink has no server */
     struct options *sink_options;  /* for the driver's functions in this process */
@@ -157,6 +159,7 @@ struct one_run {
     struct metrics *metrics; /* runner.jsonl */
     struct metrics_event event;
     char main_version[96];
+    bool neighbours;               /* another sluice ran at the same time, if only for a while */
     struct buf unsafe, unverified; /* JSON array elements */
     struct buf servers;            /* JSON array elements */
     int64_t load_start_ns;         /* monotonic; 0 before */
@@ -241,6 +244,9 @@ int given_start_main(struct one_run *run, struct err *err);
  * and sink_url, or main_url, may be NULL: not given. */
 int given_try(const struct scenario *scenario, const struct sink_driver *driver,
               const char *sink_url, const char *main_url, bool allow_unsafe, struct err *err);
+/* How many tasks a run that was ended early left in a sink that is given; -1: it does not tell. */
+int64_t given_tasks_left(const struct scenario *scenario, const struct sink_driver *driver,
+                         const char *sink_url);
 /* Into the manifest: a server of which no more is known than its URL tells, and perhaps its version
  * ("": it does not). */
 void server_describe_by_url(struct one_run *run, const char *role, const char *name,
@@ -248,6 +254,8 @@ void server_describe_by_url(struct one_run *run, const char *role, const char *n
 /* The same, said to the person, too. */
 void given_describe(struct one_run *run, const char *role, const char *name, const char *version,
                     const char *url);
+/* Before the driver's setup: no other run is at work there, and none comes. */
+int given_hold_sink(struct one_run *run, struct err *err);
 /* After the driver's setup: nothing waits there, and it shares no server with the main DB. -EPERM:
  * it does, which makes the comparison void. */
 int given_check_sink(struct one_run *run, struct err *err);
@@ -263,6 +271,10 @@ void json_item(struct buf *list, const char *text); /* appends a string to a lis
 /* run.c: what both ways begin and end with. */
 void run_name_parts(struct one_run *run);
 int run_open_record(struct one_run *run, struct err *err); /* runner.jsonl */
+/* While the run waits, about once a second: looks whether it is alone on this machine. -EINTR: the
+ * user wants its end; -EBUSY: another has the sink that is given.
+ */
+int run_guard(struct one_run *run, struct err *err);
 /* Stops what was started, ends the record, writes the manifest; rc and err: how it went. */
 enum run_outcome run_end(struct one_run *run, int rc, struct err *err);
 

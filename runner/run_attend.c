@@ -208,6 +208,9 @@ static int begin(struct one_run *run, struct err *err)
     if (rc == 0) {
         rc = know_parts(run, err);
     }
+    if (rc == 0 && run->request->sink_url) {
+        rc = given_hold_sink(run, err);
+    }
     if (rc == 0) {
         run_say(run, "waiting for the parts to be ready");
         rc = wait_parts(run, err);

@@ -51,15 +51,12 @@ void given_describe(struct one_run *run, const char *role, const char *name, con
     free(shown);
 }
 
-/* Somebody's tasks would be drained into this run's main DB, and take its audit for fools. */
-static int check_empty(const struct sink_driver *driver, const struct options *options,
-                       struct err *err)
+/* -EIO: it does not tell. */
+static int count_tasks(const struct sink_driver *driver, const struct options *options,
+                       int64_t *tasks, struct err *err)
 {
     struct sink_backlog backlog = {.tasks = -1};
     struct sink *probe;
-    if (!(driver->flags & SINK_DRAINS)) {
-        return 0;
-    }
     int rc = driver->open(&probe, SINK_PROBE, options, err);
     if (rc < 0) {
         return rc;
@@ -73,14 +70,24 @@ static int check_empty(const struct sink_driver *driver, const struct options *o
     if (rc < 0 || backlog.tasks < 0) {
         return err_set(err, -EIO, "it does not tell how many tasks it holds already");
     }
-    if (backlog.tasks > 0) {
-        return err_set(err, -EBUSY,
-                       "it holds %lld tasks already, which this run would drain: let their own "
-                       "worker do that, or throw them away (sluice clean --sink %s --sink-url=... "
-                       "--discard-tasks)",
-                       (long long)backlog.tasks, driver->name);
-    }
+    *tasks = backlog.tasks;
     return 0;
+}
+
+/* Somebody's tasks would be drained into this run's main DB, and take its audit for fools. */
+static int check_empty(const struct sink_driver *driver, const struct options *options,
+                       struct err *err)
+{
+    int64_t tasks = 0;
+    int rc = driver->flags & SINK_DRAINS ? count_tasks(driver, options, &tasks, err) : 0;
+    if (tasks > 0) {
+        rc = err_set(err, -EBUSY,
+                     "it holds %lld tasks already, which this run would drain: let their own "
+                     "worker do that, or throw them away (sluice clean --sink %s --sink-url=... "
+                     "--discard-tasks)",
+                     (long long)tasks, driver->name);
+    }
+    return rc;
 }
 
 static int check_apart(const struct sink_driver *driver, const char *sink_url, const char *main_url,
@@ -94,6 +101,13 @@ static int check_apart(const struct sink_driver *driver, const char *sink_url, c
                        "whose flush is what is measured");
     }
     return 0;
+}
+
+int given_hold_sink(struct one_run *run, struct err *err)
+{
+    const struct sink_driver *driver = run->request->driver;
+    int rc = hold_take(&run->sink_hold, driver, run->sink_options, err);
+    return rc < 0 ? err_prefix(err, "sink %s", driver->name) : 0;
 }
 
 int given_check_sink(struct one_run *run, struct err *err)
@@ -117,18 +131,28 @@ static int judge(int rc, bool allow_unsafe, struct err *err)
     return rc;
 }
 
+/* *options: to be freed in any case. */
+static int make_options(struct options **options, const struct scenario *scenario,
+                        const struct sink_driver *driver, const char *url, struct err *err)
+{
+    *options = options_new("sluice", "");
+    sink_add_options(*options);
+    int rc = options_set(*options, "sink", driver->name, "runner", err);
+    for (size_t i = 0; rc == 0 && i < scenario->sink_count; i++) {
+        const struct scenario_sink_option *setting = &scenario->sink[i];
+        rc = options_set(*options, setting->name, setting->text, setting->place, err);
+    }
+    return rc == 0 ? options_set(*options, "sink-url", url, "runner", err) : rc;
+}
+
 static int try_sink(const struct scenario *scenario, const struct sink_driver *driver,
                     const char *url, const char *main_url, bool allow_unsafe, struct err *err)
 {
-    struct options *options = options_new("sluice", "");
-    sink_add_options(options);
-    int rc = options_set(options, "sink", driver->name, "runner", err);
-    for (size_t i = 0; rc == 0 && i < scenario->sink_count; i++) {
-        const struct scenario_sink_option *setting = &scenario->sink[i];
-        rc = options_set(options, setting->name, setting->text, setting->place, err);
-    }
+    struct options *options;
+    struct hold *hold = NULL;
+    int rc = make_options(&options, scenario, driver, url, err);
     if (rc == 0) {
-        rc = options_set(options, "sink-url", url, "runner", err);
+        rc = hold_take(&hold, driver, options, err);
     }
     if (rc == 0) {
         rc = driver->setup(options, err);
@@ -142,6 +166,7 @@ static int try_sink(const struct scenario *scenario, const struct sink_driver *d
     if (rc == 0) {
         rc = judge(check_apart(driver, url, main_url, err), allow_unsafe, err);
     }
+    hold_release(hold);
     options_free(options);
     if (rc < 0) {
         err_prefix(err, "sink %s", driver->name);
@@ -157,4 +182,18 @@ int given_try(const struct scenario *scenario, const struct sink_driver *driver,
         rc = try_sink(scenario, driver, sink_url, main_url, allow_unsafe, err);
     }
     return rc;
+}
+
+int64_t given_tasks_left(const struct scenario *scenario, const struct sink_driver *driver,
+                         const char *sink_url)
+{
+    struct options *options;
+    struct err err = {0};
+    int64_t tasks = 0;
+    int rc = make_options(&options, scenario, driver, sink_url, &err);
+    if (rc == 0 && driver->flags & SINK_DRAINS) {
+        rc = count_tasks(driver, options, &tasks, &err);
+    }
+    options_free(options);
+    return rc < 0 ? -1 : tasks;
 }

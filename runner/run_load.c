@@ -51,8 +51,8 @@ int load_drive(struct one_run *run, struct err *err)
         if (rc < 0) {
             return rc;
         }
-        if (keeper_interrupted()) {
-            return err_set(err, -EINTR, "interrupted");
+        if ((rc = run_guard(run, err)) < 0) {
+            return rc;
         }
         if (clock_mono_ns() > deadline_ns) {
             return err_set(err, -ETIMEDOUT, "the load generator did not end in time; see %s",
@@ -101,8 +101,8 @@ static int wait_empty(struct one_run *run, int64_t begin_ns, int64_t *empty_ns, 
         if (rc < 0) {
             return rc;
         }
-        if (keeper_interrupted()) {
-            return err_set(err, -EINTR, "interrupted");
+        if ((rc = run_guard(run, err)) < 0) {
+            return rc;
         }
         struct sink_backlog backlog = {.tasks = -1};
         rc = driver->backlog(run->probe, &backlog);

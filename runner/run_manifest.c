@@ -110,6 +110,7 @@ int manifest_write(const struct one_run *run, const char *outcome, const char *w
     }
     buf_printf(&out, ",\n\"start_us\": %lld, \"load_end_us\": %lld, \"end_us\": %lld,\n",
                (long long)run->start_us, (long long)run->load_end_us, (long long)run->end_us);
+    buf_printf(&out, "\"neighbours\": %s, ", run->neighbours ? "true" : "false");
     buf_printf(&out, "\"unsafe\": [%s], \"unverified\": [%s],\n",
                run->unsafe.data ? run->unsafe.data : "",
                run->unverified.data ? run->unverified.data : "");

@@ -68,13 +68,20 @@ static int renew_sink(struct one_run *run, struct err *err)
     return rc < 0 ? err_prefix(err, "sink %s", driver->name) : 0;
 }
 
+/* Held until it is looked at; from its begin on, `sluice attend` holds it. */
 static int set_up_sink(struct one_run *run, struct err *err)
 {
     const struct sink_driver *driver = run->request->driver;
-    int rc = driver->setup(run->sink_options, err);
+    int rc = given_hold_sink(run, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = driver->setup(run->sink_options, err);
     if (rc == 0) {
         rc = given_check_sink(run, err);
     }
+    hold_release(run->sink_hold);
+    run->sink_hold = NULL;
     return rc < 0 ? err_prefix(err, "sink %s", driver->name) : 0;
 }
 

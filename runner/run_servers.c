@@ -196,6 +196,9 @@ int servers_start_sink(struct one_run *run, struct err *err)
     if (rc == 0) {
         rc = servers_set_sink_options(run, err);
     }
+    if (rc == 0 && request->sink_url) {
+        rc = given_hold_sink(run, err);
+    }
     if (rc == 0 && (rc = driver->setup(run->sink_options, err)) < 0) {
         err_prefix(err, "sink %s", driver->name);
     }

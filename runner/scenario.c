@@ -95,8 +95,10 @@ static int fail_value(const struct key *key, const struct tree_node *node, const
     int rc;
     say_expected(key, &expected);
     if (node->kind == TREE_TEXT) {
+        char *shown = url_redacted(node->text);
         rc = err_set(err, -EINVAL, "%s: %s: expected %s; found \"%.60s\"", node->place, path,
-                     expected.data, node->text);
+                     expected.data, shown);
+        free(shown);
     } else {
         rc = err_set(err, -EINVAL, "%s: %s: expected %s; found %s", node->place, path,
                      expected.data, kind_name(node));

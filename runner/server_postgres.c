@@ -182,7 +182,8 @@ static int launch(struct server *server, struct err *err)
                                 .env = env,
                                 .log_path = server->log_path,
                                 .cwd = server->dir,
-                                .account = server->account};
+                                .account = server->account,
+                                .death_signal = server->kind->abort_signal};
     int rc = process_start(&server->process, &plan, err);
     free(data);
     free(program);

@@ -307,6 +307,26 @@ int state_clean_one(const char *dir, FILE *out, struct err *err)
     return 1;
 }
 
+/* BASE/run-XXXXXX.NAME.log, which `sluice with` writes beside its folder: 1: removed. */
+static int clean_log(const char *path, FILE *out)
+{
+    size_t len = strlen(path);
+    struct stat facts;
+    if (len < 4 || strcmp(path + len - 4, ".log") != 0 || lstat(path, &facts) < 0 ||
+        !S_ISREG(facts.st_mode) || facts.st_uid != geteuid()) {
+        return 0;
+    }
+    const char *name = strrchr(path, '/');
+    char *dir = xasprintf("%.*s", (int)strcspn(name, ".") + (int)(name - path), path);
+    bool held = owner_alive(dir) > 0;
+    free(dir);
+    if (held || unlink(path) < 0) {
+        return 0;
+    }
+    fprintf(out, "removed: %s\n", path);
+    return 1;
+}
+
 int state_clean(const char *base, FILE *out, struct err *err)
 {
     DIR *folder = opendir(base);
@@ -319,7 +339,10 @@ int state_clean(const char *base, FILE *out, struct err *err)
             continue;
         }
         char *path = xasprintf("%s/%s", base, entry->d_name);
-        int rc = state_clean_one(path, out, err);
+        int rc = clean_log(path, out);
+        if (rc == 0) {
+            rc = state_clean_one(path, out, err);
+        }
         free(path);
         if (rc < 0 && rc != -ENOENT && rc != -EINVAL) {
             closedir(folder);
@@ -346,8 +369,9 @@ bool busy_check(void)
         flock(busy_fd, LOCK_SH);
         return false;
     }
-    /* A failed conversion may have given up the shared lock. */
-    flock(busy_fd, LOCK_SH | LOCK_NB);
+    /* A failed conversion may have given up the shared lock; whoever asks at this moment has it
+     * alone, but not for long. */
+    flock(busy_fd, LOCK_SH);
     return true;
 }
 

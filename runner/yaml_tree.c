@@ -8,6 +8,7 @@
 #include <yaml.h>
 
 #include "base/buf.h"
+#include "base/options.h"
 
 enum { DEPTH_MAX = 16, ITEMS_MAX = 1024 };
 
@@ -326,7 +327,9 @@ int tree_set(struct tree_node *root, const char *assignment, struct err *err)
         return err_set(err, -EINVAL, "--set %s: expected KEY=VALUE, such as load.rps=2000",
                        assignment);
     }
-    char *place = xasprintf("--set %s", assignment);
+    char *shown = url_redacted(assignment); /* places are repeated in messages */
+    char *place = xasprintf("--set %s", shown);
+    free(shown);
     struct tree_node *value = NULL;
     int rc = parse(equals + 1, strlen(equals + 1), place, place, &value, err);
     struct tree_node *node = root, **slot = NULL;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/options.h"
 
@@ -187,4 +188,11 @@ char *url_redact(const char *url, char *out, size_t out_bytes)
     }
     append_without_keyword(out, out_bytes, &at, rest);
     return out;
+}
+
+char *url_redacted(const char *text)
+{
+    size_t room = 4 * strlen(text) + 32; /* what is hidden may be shorter than what stands for it */
+    char *shown = xmalloc(room);
+    return url_redact(text, shown, room);
 }

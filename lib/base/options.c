@@ -120,8 +120,7 @@ static void keep_text(struct value *value, const char *text)
 
 static bool has_password(const char *url)
 {
-    char *shown = xmalloc(strlen(url) + 32);
-    url_redact(url, shown, strlen(url) + 32);
+    char *shown = url_redacted(url);
     bool differs = strcmp(shown, url) != 0 && strstr(shown, "***");
     free(shown);
     return differs;
@@ -129,6 +128,8 @@ static bool has_password(const char *url)
 
 static int assign_url(struct value *value, const char *text, const char *where, struct err *err)
 {
+    if (text[0] == '\0') /* libraries would take it for a server of their own choice */
+        return err_set(err, -EINVAL, "it is empty: expected a URL, or no such setting at all");
     if (text[0] != '@') {
         if (strncmp(where, "--", 2) == 0 && has_password(text))
             return err_set(err, -EINVAL,
@@ -248,6 +249,10 @@ static int assign(struct value *value, const char *text, const char *where, stru
         result = assign_number(value, text, err);
         break;
     }
+    if (result < 0 && value->spec->type != OPTION_URL && strstr(text, "://")) {
+        /* Somebody gave a URL for something else, and the sentence repeats it. */
+        err_set(err, result, "a URL is not wanted there");
+    }
     if (result < 0) {
         err_prefix(err, "%s", where);
         if (err)
@@ -283,7 +288,7 @@ static int read_environment(struct options *options, struct err *err)
         char name[128];
         variable_name(options->values[i].spec->name, name, sizeof(name));
         const char *text = getenv(name);
-        if (!text || !*text)
+        if (!text || (!*text && options->values[i].spec->type != OPTION_URL))
             continue;
         begin_source(&options->values[i], SOURCE_ENVIRONMENT);
         int result = assign(&options->values[i], text, name, err);

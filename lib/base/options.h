@@ -117,5 +117,7 @@ int option_parse_decimal(const char *text, double *value, struct err *err);
 /* "postgresql://u:secret@h/db" -> "postgresql://u:***@h/db", and the same for password=... in a
  * libpq keyword string. Returns out, which is always terminated. */
 char *url_redact(const char *url, char *out, size_t out_bytes);
+/* The same, as a copy to free; for any text that a person gave, before a message cuts it short. */
+char *url_redacted(const char *text);
 
 #endif

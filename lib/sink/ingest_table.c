@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "maindb/pg_call.h"
+#include "sink/drivers.h"
 
 #define STATEMENT_NS (15 * NS_PER_S)
 
@@ -285,6 +286,77 @@ int ingest_table_remove(const struct options *options, struct err *err)
     PQclear(look);
     session_close(&session);
     return rc;
+}
+
+/* ---- against a second run ---- */
+
+/* Got it? And the backend that has it, 0: unknown. */
+static const char hold_sql[] =
+    "SELECT pg_try_advisory_lock(20260106, hashtext('%s')), coalesce((SELECT pid FROM pg_locks "
+    "WHERE locktype = 'advisory' AND granted AND classid = 20260106 "
+    "AND objid::bigint = hashtext('%s')::bigint & 4294967295 AND objsubid = 2 AND database = "
+    "(SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1), 0)";
+
+struct table_hold {
+    struct sink_hold base;
+    struct session session;
+    int backend; /* of the session that took it */
+};
+
+/* -EAGAIN: its last holder is this one, in a session that the server has not ended yet. */
+static int take_hold(struct table_hold *hold, struct err *err)
+{
+    struct session *session = &hold->session;
+    PGresult *result = NULL;
+    int rc = session_run(session, hold_sql, &result, err);
+    if (rc == 0 && *text_of(result, 0) == 't') {
+        hold->backend = PQbackendPID(session->link.conn);
+    } else if (rc == 0) {
+        bool own = hold->backend > 0 && strtol(text_of(result, 1), NULL, 10) == hold->backend;
+        rc = err_set(err, own ? -EAGAIN : -EBUSY,
+                     "%s: another sluice is at work with the table %s: wait for its end, or name "
+                     "another table with --ingest-table",
+                     pg_target_name(session->target), session->table);
+        pg_drop(&session->link);
+    }
+    PQclear(result);
+    return rc;
+}
+
+int ingest_table_hold(struct sink_hold **out, const struct options *options, struct err *err)
+{
+    struct table_hold *hold = xcalloc(1, sizeof(*hold));
+    hold->base.driver = &sink_ingest;
+    *out = NULL;
+    int rc = session_open(&hold->session, options, "sluice hold", err);
+    if (rc == 0) {
+        rc = take_hold(hold, err);
+    }
+    if (rc < 0) {
+        ingest_table_hold_end(&hold->base);
+        return rc;
+    }
+    *out = &hold->base;
+    return 0;
+}
+
+int ingest_table_hold_keep(struct sink_hold *base, struct err *err)
+{
+    struct table_hold *hold = (struct table_hold *)base;
+    struct session *session = &hold->session;
+    if (session->link.state == PG_READY &&
+        session_run(session, "SELECT", NULL, NULL) == 0) { /* answered by the session that has it */
+        return 0;
+    }
+    int rc = pg_call_connect(&session->link, session->target, clock_mono_ns() + STATEMENT_NS, err);
+    return rc == 0 ? take_hold(hold, err) : rc;
+}
+
+void ingest_table_hold_end(struct sink_hold *base)
+{
+    struct table_hold *hold = (struct table_hold *)base;
+    session_close(&hold->session);
+    free(hold);
 }
 
 int ingest_table_version(const struct options *options, char *out, size_t out_bytes,

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/options.h"
+#include "sink/sink.h"
 
 /* --ingest-table, checked: begins with "sluice", small letters, digits and _ only, so that it may
  * stand in a statement as it is. */
@@ -19,6 +20,10 @@ int ingest_table_preflight(const struct options *options, struct err *err);
 /* "PostgreSQL 15.18" */
 int ingest_table_version(const struct options *options, char *out, size_t out_bytes,
                          struct err *err);
+/* As sink.h says of hold: a session that keeps an advisory lock. */
+int ingest_table_hold(struct sink_hold **hold, const struct options *options, struct err *err);
+int ingest_table_hold_keep(struct sink_hold *hold, struct err *err);
+void ingest_table_hold_end(struct sink_hold *hold);
 /* Drops it, with all that is in it. */
 int ingest_table_remove(const struct options *options, struct err *err);
 

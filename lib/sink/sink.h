@@ -78,6 +78,9 @@ struct sink {
 struct sink_lane {
     const struct sink_driver *driver;
 };
+struct sink_hold {
+    const struct sink_driver *driver;
+};
 
 struct sink_driver {
     const char *name; /* --sink=NAME */
@@ -96,6 +99,17 @@ struct sink_driver {
      * NULL: it leaves nothing behind. For servers and folders that are not ours to throw away.
      * -EBUSY: it is in use, as far as that can be told; -EEXIST: what is there is not ours. */
     int (*remove)(const struct options *options, struct err *err);
+    /* Holds what setup() makes against a second run: two would drain each other's tasks. Daemons
+     * neither take nor see it. It ends with the process that holds it, whatever ends that: at once,
+     * or within the time that the text of -EBUSY names. Before setup(); options must outlive it;
+     * one thread at a time. -EBUSY: somebody holds it. NULL (all three): nothing is to be held, or
+     * open() does it. */
+    int (*hold)(struct sink_hold **hold, const struct options *options, struct err *err);
+    /* About once a second; waits for some seconds at most. 0: held, also when it had been lost with
+     * its connection or server and was taken again; -EBUSY: somebody else has it by now; any other:
+     * it cannot be told at the moment. */
+    int (*hold_keep)(struct sink_hold *hold, struct err *err);
+    void (*hold_end)(struct sink_hold *hold);
     /* What the server says it is ("PostgreSQL 15.18"). NULL: it has none, or none that tells. */
     int (*server_version)(const struct options *options, char *out, size_t out_bytes,
                           struct err *err);

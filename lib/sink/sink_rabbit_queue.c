@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "sink/drivers.h"
 #include "sink/sink_rabbit_tally.h"
 
 #define ACCEPTED_HEADER "accepted_us"
@@ -148,14 +150,15 @@ static void visit_end(struct visit *visit)
 }
 
 /* On failure everything is given back. */
-static int visit_begin(struct visit *visit, const struct options *options, struct err *err)
+static int visit_begin(struct visit *visit, const struct options *options, const char *name,
+                       struct err *err)
 {
     *visit = (struct visit){0};
     int rc = rabbit_target_read(&visit->target, options, err);
     if (rc < 0) {
         return rc;
     }
-    rabbit_link_init(&visit->link, &visit->target, "sluice setup", visit_frame, visit);
+    rabbit_link_init(&visit->link, &visit->target, name, visit_frame, visit);
     rc = rabbit_link_start(&visit->link);
     while (rc == 0 && visit->link.state != RABBIT_OPEN) {
         rc = rabbit_link_wait(&visit->link, visit->link.start_by_ns);
@@ -184,7 +187,7 @@ static int visit_declare(struct visit *visit, bool passive)
 int rabbit_queue_setup(const struct options *options, struct err *err)
 {
     struct visit visit;
-    int rc = visit_begin(&visit, options, err);
+    int rc = visit_begin(&visit, options, "sluice setup", err);
     if (rc < 0) {
         return rc;
     }
@@ -208,21 +211,26 @@ int rabbit_queue_setup(const struct options *options, struct err *err)
     return rc;
 }
 
+static int refuse_shape(const struct visit *visit, int code, struct err *err)
+{
+    return err_set(err, code,
+                   "the queue %s is not as the sink rabbit needs it: %s; wanted: durable, "
+                   "x-queue-type quorum, x-overflow reject-publish%s, no other argument; "
+                   "remove it, or name another with --rabbit-queue",
+                   visit->target.queue, visit->link.problem.text,
+                   visit->link.version >= VERSION_DELIVERY_LIMIT ? ", x-delivery-limit -1" : "");
+}
+
 int rabbit_queue_preflight(const struct options *options, struct err *err)
 {
     struct visit visit;
-    int rc = visit_begin(&visit, options, err);
+    int rc = visit_begin(&visit, options, "sluice setup", err);
     if (rc < 0) {
         return rc;
     }
     rc = visit_declare(&visit, false);
     if (rc == -EEXIST) {
-        rc = err_set(err, -EPERM,
-                     "the queue %s is not as the sink rabbit needs it: %s; wanted: durable, "
-                     "x-queue-type quorum, x-overflow reject-publish%s, no other argument; "
-                     "remove it, or name another with --rabbit-queue",
-                     visit.target.queue, visit.link.problem.text,
-                     visit.link.version >= VERSION_DELIVERY_LIMIT ? ", x-delivery-limit -1" : "");
+        rc = refuse_shape(&visit, -EPERM, err);
     } else if (rc < 0) {
         err_set(err, rc, "%s", visit.link.problem.text);
     } else {
@@ -238,13 +246,28 @@ int rabbit_queue_preflight(const struct options *options, struct err *err)
 int rabbit_queue_remove(const struct options *options, struct err *err)
 {
     struct visit visit;
-    int rc = visit_begin(&visit, options, err);
+    int rc = visit_begin(&visit, options, "sluice setup", err);
     if (rc < 0) {
         return rc;
     }
+    /* Declared as ours: the server compares, and refuses what somebody else made. */
     amqp_queue_delete_t remove = {.queue = amqp_cstring_bytes(visit.target.queue)};
-    rabbit_link_method(&visit.link, visit.channel, AMQP_QUEUE_DELETE_METHOD, &remove);
-    rc = visit_wait(&visit, 1);
+    rc = visit_declare(&visit, true);
+    bool absent = rc == -ENOENT;
+    if (absent) {
+        rc = visit_open_channel(&visit);
+    } else if (rc == 0) {
+        rc = visit_declare(&visit, false);
+    }
+    if (rc == -EEXIST) {
+        refuse_shape(&visit, rc, err);
+        visit_end(&visit);
+        return rc;
+    }
+    if (rc == 0 && !absent) {
+        rabbit_link_method(&visit.link, visit.channel, AMQP_QUEUE_DELETE_METHOD, &remove);
+        rc = visit_wait(&visit, 1);
+    }
     if (rc == 0) {
         rabbit_tally_remove(&visit.link, visit.channel);
     } else {
@@ -254,11 +277,102 @@ int rabbit_queue_remove(const struct options *options, struct err *err)
     return rc;
 }
 
+/* ---- against a second run ---- */
+
+struct queue_hold {
+    struct sink_hold base;
+    const struct options *options;
+    struct visit visit; /* its connection, while open */
+    bool open;
+    int64_t busy_ns; /* since when another connection has it; 0: it has not */
+};
+
+static int declare_lock(struct visit *visit)
+{
+    amqp_table_entry_t arguments[1] = {text_argument("x-queue-type", "classic")};
+    char name[256]; /* as the tally's */
+    snprintf(name, sizeof(name), "%s.lock", visit->target.queue);
+    amqp_queue_declare_t declare = {
+        .queue = amqp_cstring_bytes(name),
+        .exclusive = 1,
+        .auto_delete = 1,
+        .arguments = {.num_entries = 1, .entries = arguments},
+    };
+    rabbit_link_method(&visit->link, visit->channel, AMQP_QUEUE_DECLARE_METHOD, &declare);
+    return visit_wait(visit, 1);
+}
+
+static int take_hold(struct queue_hold *hold, struct err *err)
+{
+    struct visit *visit = &hold->visit;
+    int rc = visit_begin(visit, hold->options, "sluice hold", err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = declare_lock(visit);
+    hold->open = rc == 0;
+    if (visit->closed && rc == -EAGAIN) { /* RESOURCE_LOCKED: another connection's */
+        rc = err_set(
+            err, -EBUSY,
+            "%s: another sluice is at work with the queue %s (it has %s.lock): wait for its "
+            "end, or name another queue with --rabbit-queue",
+            visit->target.where, visit->target.queue, visit->target.queue);
+    } else if (rc < 0) {
+        err_set(err, rc, "%s", visit->link.problem.text);
+    }
+    if (rc < 0) {
+        visit_end(visit);
+    }
+    return rc;
+}
+
+int rabbit_queue_hold(struct sink_hold **out, const struct options *options, struct err *err)
+{
+    struct queue_hold *hold = xcalloc(1, sizeof(*hold));
+    hold->base.driver = &sink_rabbit;
+    hold->options = options;
+    *out = NULL;
+    int rc = take_hold(hold, err);
+    if (rc < 0) {
+        free(hold);
+        return rc;
+    }
+    *out = &hold->base;
+    return 0;
+}
+
+int rabbit_queue_hold_keep(struct sink_hold *base, struct err *err)
+{
+    struct queue_hold *hold = (struct queue_hold *)base;
+    if (hold->open) {
+        if (rabbit_link_step(&hold->visit.link) == 0 && !hold->visit.closed) {
+            return 0;
+        }
+        visit_end(&hold->visit);
+        hold->open = false;
+    }
+    int rc = take_hold(hold, err);
+    int64_t now_ns = clock_mono_ns();
+    hold->busy_ns = rc != -EBUSY ? 0 : hold->busy_ns > 0 ? hold->busy_ns : now_ns;
+    /* The server may not know yet that our last connection is gone; it hears no heartbeat. */
+    int64_t doubt_ns = 3 * options_duration_ns(hold->options, "rabbit-heartbeat");
+    return rc == -EBUSY && now_ns - hold->busy_ns < doubt_ns ? -EAGAIN : rc;
+}
+
+void rabbit_queue_hold_end(struct sink_hold *base)
+{
+    struct queue_hold *hold = (struct queue_hold *)base;
+    if (hold->open) {
+        visit_end(&hold->visit);
+    }
+    free(hold);
+}
+
 int rabbit_queue_version(const struct options *options, char *out, size_t out_bytes,
                          struct err *err)
 {
     struct visit visit;
-    int rc = visit_begin(&visit, options, err);
+    int rc = visit_begin(&visit, options, "sluice setup", err);
     if (rc < 0) {
         return rc;
     }

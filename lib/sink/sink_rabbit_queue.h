@@ -5,6 +5,7 @@
 #define SLUICE_SINK_SINK_RABBIT_QUEUE_H
 
 #include "base/clock.h"
+#include "sink/sink.h"
 #include "sink/sink_rabbit_link.h"
 #include "task/task.h"
 
@@ -33,8 +34,14 @@ int rabbit_properties_read(const amqp_basic_properties_t *basic, uint8_t id[UUID
 /* As sink.h says of setup and preflight. */
 int rabbit_queue_setup(const struct options *options, struct err *err);
 int rabbit_queue_preflight(const struct options *options, struct err *err);
-/* Deletes the queue with all that is in it; one that is not there is no error. */
+/* Deletes the queue with all that is in it; one that is not there is no error. -EEXIST: it was not
+ * made by setup. */
 int rabbit_queue_remove(const struct options *options, struct err *err);
+/* As sink.h says of hold: an exclusive queue, NAME.lock, which the server deletes with the
+ * connection that declared it. */
+int rabbit_queue_hold(struct sink_hold **hold, const struct options *options, struct err *err);
+int rabbit_queue_hold_keep(struct sink_hold *hold, struct err *err);
+void rabbit_queue_hold_end(struct sink_hold *hold);
 int rabbit_queue_version(const struct options *options, char *out, size_t out_bytes,
                          struct err *err);
 

@@ -281,9 +281,11 @@ static int valkey_preflight(const struct options *options, struct err *err)
     if (rc == 0) {
         struct err no_version = {0};
         read_version(&target, context, deadline_ns, version, &no_version);
-        log_info("%s is %s%s", target.shown, version,
-                 strncmp(version, "Redis", 5) == 0 ? ", in place of Valkey" : "");
         rc = check_settings(&target, context, deadline_ns, version, &local);
+        if (rc != -EPERM) { /* which is one sentence */
+            log_info("%s is %s%s", target.shown, version,
+                     strncmp(version, "Redis", 5) == 0 ? ", in place of Valkey" : "");
+        }
         if (rc == 0 && no_version.code) {
             rc = err_set(&local, -ENODATA, "%s", no_version.text);
         }
@@ -538,6 +540,9 @@ const struct sink_driver sink_valkey = {
     .setup = valkey_setup,
     .preflight = valkey_preflight,
     .remove = valkey_remove,
+    .hold = valkey_hold,
+    .hold_keep = valkey_hold_keep,
+    .hold_end = valkey_hold_end,
     .server_version = valkey_server_version,
     .open = valkey_open,
     .close = valkey_close,

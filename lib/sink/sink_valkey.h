@@ -2,8 +2,8 @@
  * replies.
  *
  * The files: sink_valkey.c (settings, setup, preflight, looking), sink_valkey_ingest.c,
- * sink_valkey_ drain.c, _link.c and _reply.c (this), _tls.h. Redis speaks the same protocol, so it
- * serves too.
+ * sink_valkey_ drain.c, sink_valkey_hold.c, _link.c and _reply.c (this), _tls.h. Redis speaks the
+ * same protocol, so it serves too.
  */
 #ifndef SLUICE_SINK_SINK_VALKEY_H
 #define SLUICE_SINK_SINK_VALKEY_H
@@ -143,6 +143,11 @@ int64_t valkey_due_ns(struct sink *sink);
 int valkey_process(struct sink *sink);
 bool valkey_ready(struct sink *sink);
 int valkey_why(struct sink *sink, const char **sentence);
+
+/* sink_valkey_hold.c */
+int valkey_hold(struct sink_hold **hold, const struct options *options, struct err *err);
+int valkey_hold_keep(struct sink_hold *hold, struct err *err);
+void valkey_hold_end(struct sink_hold *hold);
 
 int valkey_lane_open(struct sink *sink, unsigned lane, struct sink_lane **out, struct err *err);
 int valkey_fetch(struct sink_lane *lane, unsigned max, int wait_ms, struct sink_batch *batch);

@@ -55,7 +55,10 @@ redisReply *valkey_reply(const struct valkey_target *target, redisContext *conte
     redisSetTimeout(context, limit);
     errno = 0;
     if (redisGetReply(context, &reply) != REDIS_OK || !reply) {
-        valkey_broken(target, context, err);
+        if (valkey_broken(target, context, err) == -ETIMEDOUT) {
+            err_set(err, -ETIMEDOUT, "%s: no answer in time (%.2g s)", target->shown,
+                    (double)left_ns / (double)NS_PER_S);
+        }
         return NULL;
     }
     return reply;

@@ -269,9 +269,18 @@ static void clean_takes_only_what_is_dead_and_ours(void **state)
     }
     waitpid(child, NULL, 0);
     assert_int_equal(state_create(base, &alive, &err), 0);
+    char *held_log = xasprintf("%s.main-db.log", alive);
+    char *left_log = xasprintf("%s/run-gone.main-db.log", base);
+    assert_int_equal(file_write(held_log, "a\n", 2, &err), 0);
+    assert_int_equal(file_write(left_log, "a\n", 2, &err), 0);
     FILE *out = tmpfile();
-    assert_int_equal(state_clean(base, out, &err), 1);
+    assert_int_equal(state_clean(base, out, &err), 2); /* a folder, and a log beside none */
     assert_true(file_exists(alive));
+    assert_true(file_exists(held_log));
+    assert_false(file_exists(left_log));
+    unlink(held_log);
+    free(held_log);
+    free(left_log);
     assert_true(file_exists(other));
     assert_int_equal(state_clean_one(alive, out, &err), 0);
     assert_int_equal(state_clean_one(other, out, &err), -EINVAL);

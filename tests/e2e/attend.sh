@@ -18,8 +18,8 @@ fi
 
 export SLUICE_SINK=$sink SLUICE_SCENARIO=$HERE/scenarios/short.yaml SLUICE_RUNS=$WORK/runs SLUICE_NOW=$WORK/now
 variable=SLUICE_TEST_${sink^^}_URL
-SLUICE_SINK_URL=${!variable:-}
-export SLUICE_SINK_URL SLUICE_WAL_DIR=$WORK/log SLUICE_PROGRESS=1s
+[ -z "${!variable:-}" ] || export "SLUICE_SINK_URL=${!variable}"
+export SLUICE_WAL_DIR=$WORK/log SLUICE_PROGRESS=1s
 drains=yes
 [ "$sink" = direct ] && drains=
 declare -A pid

@@ -23,6 +23,7 @@ place_of() { # URL: host and port
 
 # An HTTP server, and one that is paused: the kernel takes connections, and not a word ever comes.
 listen() { # LOG
+    : >"$1"
     "$SLUICE_BIN/sluice-api" --sink=memory --listen=127.0.0.1:0 --admin=127.0.0.1:0 >"$1" 2>&1 &
     local i
     for ((i = 0; i < 200; i++)); do
@@ -93,9 +94,9 @@ bad() { # ROW URL WANTED_TEXT
     local api=$!
     start_one run "$SLUICE_BIN/sluice" run "$HERE/scenarios/short.yaml" --sink "$sink" --runs "$WORK/runs" \
         --state "$WORK/state" "${keys[@]}" &
-    local run=$!
+    wait "$api" "$!"
+    # Not beside the run, which holds the sink while it looks at it.
     start_one clean "$SLUICE_BIN/sluice" clean --sink "$sink" --runs "$WORK/runs" --discard-tasks "${settings[@]}"
-    wait "$api" "$run"
     unset SLUICE_SINK_URL
     for program in api run clean; do
         check_one "$program" "$3"

@@ -50,6 +50,7 @@ short_run() { # WANTED_EXIT_CODE ARGUMENT...
 
 store_tasks() { # COUNT: by an API of our own
     local port i code
+    : >"$WORK/api.log"
     SLUICE_SINK_URL=$url "$SLUICE_BIN/sluice-api" --sink="$sink" --listen=127.0.0.1:0 --admin=127.0.0.1:0 \
         >"$WORK/api.log" 2>&1 &
     local api=$!
@@ -89,6 +90,60 @@ rm "$WORK/watch"
 wait "$watcher"
 [ ! -e "$WORK/seen" ] || die 'a password was in a command line'
 expect_no_secret "$WORK/runs"
+
+# Two at once would drain each other's tasks: the second one is refused, and so is clean, until the first is over.
+"$SLUICE_BIN/sluice" run "$HERE/scenarios/short.yaml" --sink "$sink" --sink-url="@$WORK/sink-url" --runs "$WORK/first" \
+    --state "$WORK/state" --set load.rps=100 --set load.phases.0.for=500ms --set load.phases.1.for=6s \
+    --set load.phases.2.for=500ms >"$WORK/first.log" 2>&1 &
+first=$!
+for ((i = 0; i < 600; i++)); do
+    ! grep -qs ': load: ' "$WORK/first.log" || break
+    sleep 0.1
+done
+count=$(find "$WORK/runs" -mindepth 1 -maxdepth 1 | wc -l)
+short_run 3 --sink-url="@$WORK/sink-url"
+expect_text "$WORK/out" 'another sluice is at work'
+[ "$(grep -c '^sluice: ' "$WORK/out")" -eq 1 ] || die 'not one sentence'
+[ "$(find "$WORK/runs" -mindepth 1 -maxdepth 1 | wc -l)" -eq "$count" ] || die 'a folder was made for a run that was refused'
+run_sluice 3 clean "${given[@]}" --discard-tasks
+expect_text "$WORK/out" 'another sluice is at work'
+kill -0 "$first" || die "the first run ended too soon: $(cat "$WORK/first.log")"
+wait "$first" || die "the first run ended with $?: $(cat "$WORK/first.log")"
+for audit in "$WORK"/first/*/"$sink"/1; do expect_clean_audit "$audit"; done
+
+# Ctrl-C while tasks wait: how many stay, and what takes them away; then --resume works.
+"$SLUICE_BIN/sluice" run "$HERE/scenarios/short.yaml" --sink "$sink" --sink-url="@$WORK/sink-url" --runs "$WORK/stopped" \
+    --state "$WORK/state" --set main_db.row_delay=1s --set worker.lanes=1 >"$WORK/stopped.log" 2>&1 &
+first=$!
+for ((i = 0; i < 600; i++)); do
+    ! grep -qs '"ev": "phase"' "$WORK"/stopped/*/"$sink"/1/loadgen.jsonl || break
+    sleep 0.1
+done
+sleep 1
+code=0
+kill -INT "$first"
+wait "$first" || code=$?
+[ "$code" -eq 130 ] || die "exit code $code after Ctrl-C"
+grep -qE "[0-9]+ tasks stay in the sink $sink" "$WORK/stopped.log" || die "it does not say what stays: $(cat "$WORK/stopped.log")"
+run_sluice 0 clean "${given[@]}" --discard-tasks
+
+# One that is killed lets go by itself.
+"$SLUICE_BIN/sluice" run "$HERE/scenarios/short.yaml" --sink "$sink" --sink-url="@$WORK/sink-url" --runs "$WORK/killed" \
+    --state "$WORK/state" >"$WORK/killed.log" 2>&1 &
+first=$!
+for ((i = 0; i < 600; i++)); do
+    ! grep -qs ': load: ' "$WORK/killed.log" || break
+    sleep 0.1
+done
+run_sluice 3 clean "${given[@]}" --discard-tasks
+kill -KILL "$first"
+wait "$first" || true
+for ((i = 0; i < 300; i++)); do
+    ! "$SLUICE_BIN/sluice" clean "${given[@]}" --discard-tasks --state "$WORK/state" >"$WORK/out" 2>&1 || break
+    expect_text "$WORK/out" 'another sluice is at work'
+    sleep 0.2
+done
+[ "$i" -lt 300 ] || die 'a killed run holds the sink for good'
 
 # A password in an argument, and a fault of a server that is not ours, are refused before anything is done.
 count=$(find "$WORK/runs" -mindepth 1 -maxdepth 1 | wc -l)

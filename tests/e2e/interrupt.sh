@@ -15,6 +15,14 @@ for ((i = 0; i < 600; i++)); do # until the load is on
     sleep 0.1
 done
 [ "$(marked | wc -l)" -ge 5 ] || die 'there is less running than a run needs: the test sees nothing'
+# What the kernel would keep of its Postgres: names in /dev/shm, ids of System V segments, as its own processes map them.
+shared() {
+    for pid in $(marked); do
+        sed -nE 's|.* (/dev/shm/PostgreSQL[.][0-9]+)( .*)?$|\1|p; s|.* ([0-9]+) +/SYSV[0-9a-f]+.*|sysv \1|p' "/proc/$pid/maps" 2>/dev/null || true
+    done | sort -u
+}
+shared >"$WORK/shared"
+[ "$(grep -cE '^(/dev/shm/|sysv )' "$WORK/shared")" -ge 2 ] || die "no shared memory is seen: $(cat "$WORK/shared")"
 code=0
 kill -"$signal" "$runner"
 wait "$runner" || code=$?
@@ -32,4 +40,10 @@ if [ "$signal" = KILL ]; then
     run_sluice 0 clean --state "$WORK/state"
 fi
 expect_nothing_left
+while read -r kind id; do
+    case $kind in
+    sysv) ! awk -v id="$id" '$2 == id { found = 1 } END { exit !found }' /proc/sysvipc/shm || die "System V segment $id was left behind" ;;
+    *) [ ! -e "$kind" ] || die "$kind was left behind" ;;
+    esac
+done <"$WORK/shared"
 grep -q '"interrupted"' "$WORK"/runs/*/wal/1/manifest.json || die 'the manifest does not say interrupted'

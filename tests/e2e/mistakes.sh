@@ -25,6 +25,16 @@ faults: [{at: 3s, do: kill, who: sink, for: 1s}]" --sink wal
 bad 'nosuch' "$good" --sink nosuch
 bad '--set' "$good" --set load.rps=many
 bad '--set' "$good" --set load.speed=5
+for setting in sink.sink-url sink.main-url sink.sink-connections load.rps; do
+    bad "--set $setting=" "$good" --set "$setting=amqp://user:not-to-be-seen@host/a-name-that-is-long-enough-to-be-cut-short"
+    ! grep -q 'not-to-be-seen' "$WORK/out" || die "a password is shown: $(cat "$WORK/out")"
+done
+for name in main sink; do
+    bad "--$name-url: it is empty" "$good" --sink ingest "--$name-url="
+    export "SLUICE_${name^^}_URL="
+    bad "SLUICE_${name^^}_URL: it is empty" "$good" --sink ingest
+    unset "SLUICE_${name^^}_URL"
+done
 run_sluice 2 run "$WORK/absent.yaml"
 expect_text "$WORK/out" 'absent.yaml'
 run_sluice 2 run "$HERE/scenarios/short.yaml" --no-such-flag

@@ -19,13 +19,13 @@ echo $((20000 + $$ % 8000)) >"$FAKE/port"
 real_path=$PATH
 PATH=$WORK/bin:$PATH
 main_url=$SLUICE_MAIN_URL
+unset SLUICE_MAIN_URL # the project's servers are known to the containers alone
 
 through() { # WANTED_EXIT_CODE ARGUMENT...: the comparison's folder in $COMPARISON
     local wanted=$1
     shift
     rm -f "$FAKE/calls"
-    # The project's servers are known to the containers alone.
-    SLUICE_MAIN_URL='' run_sluice "$wanted" run "$HERE/scenarios/kill-worker.yaml" --through compose \
+    run_sluice "$wanted" run "$HERE/scenarios/kill-worker.yaml" --through compose \
         --compose-dir "$WORK/compose" --runs "$WORK/runs" --sink wal "$@"
     COMPARISON=$(find "$WORK/runs" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -1) || true
 }
@@ -103,7 +103,7 @@ sed -i "s|SLUICE_MAIN_URL='[^']*' SLUICE_WAIT=1s|SLUICE_MAIN_URL='$main_url'|" "
 
 say '-- Ctrl-C'
 rm -f "$FAKE/calls"
-SLUICE_MAIN_URL='' "$SLUICE_BIN/sluice" run "$HERE/scenarios/kill-worker.yaml" --through compose --sink wal \
+"$SLUICE_BIN/sluice" run "$HERE/scenarios/kill-worker.yaml" --through compose --sink wal \
     --compose-dir "$WORK/compose" --runs "$WORK/other" >"$WORK/out" 2>&1 </dev/null &
 runner=$!
 for ((i = 0; i < 300; i++)); do

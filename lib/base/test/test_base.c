@@ -280,6 +280,8 @@ static void err_texts_are_one_line_and_cut(void **state)
     err_set(&err, -EIO, "%s", large);
     assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
     assert_string_equal(err.text + sizeof(err.text) - 4, "...");
+    err_set(&err, 0, "a\x1b[2J\x7f \xff\xfe gr\xc3\xbc\xc3\x9f \xc2\x9b b");
+    assert_string_equal(err.text, "a?[2J? ?? gr\xc3\xbc\xc3\x9f ?? b");
     assert_int_equal(err_set(NULL, -EPERM, "nobody listens"), -EPERM);
 }
 

@@ -264,6 +264,38 @@ static void removed_without_a_trace(void **state)
     free(left);
 }
 
+#define END_SESSIONS                                                                               \
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE classid = 20260106 AND granted"
+
+static void held_by_one_at_a_time(void **state)
+{
+    struct ingest_fixture *fixture = *state;
+    struct err err = {0};
+    struct sink_hold *hold = NULL, *other = NULL;
+    assert_int_equal(sink_ingest.hold(&hold, fixture->options, &err), 0);
+    assert_int_equal(sink_ingest.hold(&other, fixture->options, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "another sluice is at work with the table sluice_ingest"));
+    assert_int_equal(sink_ingest.hold_keep(hold, &err), 0);
+    assert_int_equal(testdb_int(&fixture->db, END_SESSIONS), 1); /* lost, and taken again */
+    int rc = -EAGAIN;
+    for (int tries = 0; tries < 100 && rc == -EAGAIN; tries++) {
+        rc = sink_ingest.hold_keep(hold, &err);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(sink_ingest.hold(&other, fixture->options, &err), -EBUSY);
+
+    assert_int_equal(testdb_int(&fixture->db, END_SESSIONS), 1); /* lost to another */
+    rc = -EBUSY;
+    for (int tries = 0; tries < 100 && rc == -EBUSY; tries++) {
+        rc = sink_ingest.hold(&other, fixture->options, &err);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(sink_ingest.hold_keep(hold, &err), -EBUSY);
+    sink_ingest.hold_end(hold);
+    assert_int_equal(sink_ingest.hold_keep(other, &err), 0);
+    sink_ingest.hold_end(other);
+}
+
 int main(void)
 {
 #define CASE(test)                                                                                 \
@@ -277,6 +309,7 @@ int main(void)
         CASE(unsafe_settings_are_told),
         CASE(what_is_to_be_watched),
         CASE(removed_without_a_trace),
+        CASE(held_by_one_at_a_time),
     };
     log_set_level(LOG_LEVEL_ERROR);
     ingest_need_server();

@@ -208,17 +208,9 @@ static void check_stored(const struct fixture *fixture)
 
 /* ---- queues of others ---- */
 
-static void declare_by_hand(const struct fixture *fixture, const char *type, const char *key,
-                            int value)
+static amqp_connection_state_t connect_by_hand(void)
 {
     struct amqp_connection_info info;
-    amqp_table_entry_t entries[2] = {{.key = amqp_cstring_bytes("x-queue-type")},
-                                     {.key = amqp_cstring_bytes(key)}};
-    entries[0].value.kind = AMQP_FIELD_KIND_UTF8;
-    entries[0].value.value.bytes = amqp_cstring_bytes(type);
-    entries[1].value.kind = AMQP_FIELD_KIND_I32;
-    entries[1].value.value.i32 = value;
-    amqp_table_t arguments = {.num_entries = key[0] ? 2 : 1, .entries = entries};
     char *url = xstrdup(server_url("rabbit"));
     amqp_default_connection_info(&info);
     assert_int_equal(amqp_parse_url(url, &info), AMQP_STATUS_OK);
@@ -228,11 +220,37 @@ static void declare_by_hand(const struct fixture *fixture, const char *type, con
     amqp_login(connection, info.vhost, 0, 131072, 0, AMQP_SASL_METHOD_PLAIN, info.user,
                info.password);
     amqp_channel_open(connection, 1);
-    amqp_queue_declare(connection, 1, amqp_cstring_bytes(fixture->queue), 0, 1, 0, 0, arguments);
+    free(url);
+    return connection;
+}
+
+static void end_by_hand(amqp_connection_state_t connection)
+{
     assert_int_equal(amqp_get_rpc_reply(connection).reply_type, AMQP_RESPONSE_NORMAL);
     amqp_connection_close(connection, AMQP_REPLY_SUCCESS);
     amqp_destroy_connection(connection);
-    free(url);
+}
+
+static void declare_by_hand(const struct fixture *fixture, const char *type, const char *key,
+                            int value)
+{
+    amqp_table_entry_t entries[2] = {{.key = amqp_cstring_bytes("x-queue-type")},
+                                     {.key = amqp_cstring_bytes(key)}};
+    entries[0].value.kind = AMQP_FIELD_KIND_UTF8;
+    entries[0].value.value.bytes = amqp_cstring_bytes(type);
+    entries[1].value.kind = AMQP_FIELD_KIND_I32;
+    entries[1].value.value.i32 = value;
+    amqp_table_t arguments = {.num_entries = key[0] ? 2 : 1, .entries = entries};
+    amqp_connection_state_t connection = connect_by_hand();
+    amqp_queue_declare(connection, 1, amqp_cstring_bytes(fixture->queue), 0, 1, 0, 0, arguments);
+    end_by_hand(connection);
+}
+
+static void remove_by_hand(const struct fixture *fixture)
+{
+    amqp_connection_state_t connection = connect_by_hand();
+    amqp_queue_delete(connection, 1, amqp_cstring_bytes(fixture->queue), 0, 0);
+    end_by_hand(connection);
 }
 
 static void expect_preflight(struct fixture *fixture, int code, const char *text)
@@ -260,12 +278,44 @@ static void preflight_reads_the_queue_back(void **state)
         declare_by_hand(fixture, others[i].type, others[i].key, others[i].value);
         run_setup(fixture); /* leaves it as it is */
         expect_preflight(fixture, -EPERM, others[i].found);
-        assert_int_equal(sink_rabbit.remove(fixture->options, NULL), 0);
+        assert_int_equal(sink_rabbit.remove(fixture->options, NULL), -EEXIST);
+        expect_preflight(fixture, -EPERM, others[i].found); /* it is there still */
+        remove_by_hand(fixture);
     }
     assert_int_equal(sink_rabbit.remove(fixture->options, NULL), 0); /* none is no error */
     run_setup(fixture);
     run_setup(fixture);
     expect_preflight(fixture, -ENODATA, "policies cannot be read");
+}
+
+static void held_by_one_at_a_time(void **state)
+{
+    struct fixture *fixture = *state;
+    struct err err = {0};
+    struct sink_hold *hold = NULL, *other = NULL;
+    assert_int_equal(sink_rabbit.hold(&hold, fixture->options, &err), 0);
+    assert_int_equal(sink_rabbit.hold(&other, fixture->options, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "another sluice is at work with the queue"));
+    assert_int_equal(sink_rabbit.hold_keep(hold, &err), 0);
+    sink_rabbit.hold_end(hold);
+    assert_int_equal(sink_rabbit.hold(&hold, fixture->options, &err), 0);
+    control("kill"); /* lost with its server, and taken again */
+    int rc = 0;
+    for (int tries = 0; tries < 100 && rc == 0; tries++) {
+        rc = sink_rabbit.hold_keep(hold, &err);
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+    assert_int_not_equal(rc, 0);
+    assert_int_not_equal(rc, -EBUSY);
+    control("start");
+    rc = -EAGAIN;
+    for (int tries = 0; tries < 600 && rc != 0; tries++) {
+        rc = sink_rabbit.hold_keep(hold, &err);
+        clock_sleep_ns(50 * NS_PER_MS);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(sink_rabbit.hold(&other, fixture->options, &err), -EBUSY);
+    sink_rabbit.hold_end(hold);
 }
 
 static void wrong_credentials_are_said(void **state)
@@ -439,6 +489,7 @@ int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(preflight_reads_the_queue_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(held_by_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_credentials_are_said, setup, teardown),
         cmocka_unit_test_setup_teardown(the_backlog_follows_the_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(many_deliveries_drop_nothing, setup, teardown),

@@ -401,6 +401,36 @@ static void removal_takes_the_stream_and_nothing_else(void **state)
     free(beside);
 }
 
+static void held_by_one_at_a_time(void **state)
+{
+    struct err err = {0};
+    struct sink_hold *hold = NULL, *other = NULL;
+    char *key = xasprintf("%s:lock", stream);
+    struct options *options = options_now(valkey_server_port());
+    (void)state;
+    assert_int_equal(sink_valkey.hold(&hold, options, &err), 0);
+    expect_err(sink_valkey.hold(&other, options, &err), &err, -EBUSY, "another sluice is at work");
+    assert_in_range(ask_integer("PTTL %s", key), 1, 15000); /* a killed one's goes by itself */
+    assert_int_equal(sink_valkey.hold_keep(hold, &err), 0);
+    tell("DEL %s", key); /* as a server that forgot it */
+    assert_int_equal(sink_valkey.hold_keep(hold, &err), 0);
+    assert_int_equal(ask_integer("EXISTS %s", key), 1);
+    tell("CLIENT KILL TYPE %s", "normal");
+    assert_int_equal(sink_valkey.hold_keep(hold, &err), -ENOTCONN);
+    assert_int_equal(sink_valkey.hold_keep(hold, &err), 0);
+    sink_valkey.hold_end(hold);
+    assert_int_equal(ask_integer("EXISTS %s", key), 0);
+
+    assert_int_equal(sink_valkey.hold(&hold, options, &err), 0);
+    tell("SET %s another", key);
+    expect_err(sink_valkey.hold_keep(hold, &err), &err, -EBUSY, "another sluice is at work");
+    sink_valkey.hold_end(hold);
+    assert_int_equal(ask_integer("EXISTS %s", key), 1); /* it is the other's */
+    tell("DEL %s", key);
+    options_free(options);
+    free(key);
+}
+
 /* ---- the drain side ---- */
 
 struct drain {
@@ -657,6 +687,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mistakes_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(preflight_reads_the_settings_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_user_with_few_rights, setup, teardown),
+        cmocka_unit_test_setup_teardown(held_by_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(removal_takes_the_stream_and_nothing_else, setup, teardown),
         cmocka_unit_test_setup_teardown(an_ack_leaves_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_group_begins_again, setup, teardown),
