@@ -31,9 +31,9 @@ struct process_plan {
     const char *cwd;        /* NULL: as ours */
     struct account account;
     int death_signal; /* sent to it when we die; 0: SIGKILL */
-    bool foreground; /* stays in our process group with our standard input: a user's command */
-    bool keep_env;   /* keeps SLUICE_* of our environment */
-    bool show;       /* standard output stays ours; only standard error goes to the log */
+    bool foreground;  /* stays in our process group with our standard input: a user's command */
+    bool keep_env;    /* keeps SLUICE_* of our environment */
+    bool show;        /* standard output stays ours; only standard error goes to the log */
 };
 
 struct process {
