@@ -1,4 +1,5 @@
 /* The parsers behind the types, and the redaction of URLs. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/url_password.h"
 
 struct unit {
     const char *name;
@@ -163,28 +165,67 @@ static void append_without_keyword(char *out, size_t out_bytes, size_t *at, cons
     }
 }
 
+/* ":5432/db": after a user's name that holds a raw '@', a port looks as a password would. */
+static bool is_port(const char *colon)
+{
+    size_t digits = strspn(colon + 1, "0123456789");
+    return digits > 0 && strchr("/?#", colon[1 + digits]);
+}
+
+size_t url_password(const char *url, const char **begin)
+{
+    const char *scheme_end = strstr(url, "://");
+    const char *authority = scheme_end ? scheme_end + 3 : NULL;
+    const char *colon = authority ? strchr(authority, ':') : NULL;
+    const char *host = colon ? strrchr(colon, '@') : NULL;
+    if (!host) {
+        return 0;
+    }
+    /* What lies before may be a path, or a user with a raw '@'. */
+    const char *path = strpbrk(authority, "/?#"), *at = strchr(authority, '@');
+    if ((path && path < colon && at > path) || (at < colon && is_port(colon))) {
+        return 0;
+    }
+    *begin = colon + 1;
+    return (size_t)(host - *begin);
+}
+
+bool url_password_is_safe(const char *url)
+{
+    static const char unreserved[] = "-._~!$&'()*+,;=";
+    const char *at = NULL, *end;
+    size_t len = url_password(url, &at);
+    if (len == 0) {
+        return true;
+    }
+    end = at + len;
+    /* host:port/path?user=a@b has none, though redaction takes no chances with it. */
+    const char *question = memchr(at, '?', len);
+    if (is_port(at - 1) && question && memchr(question, '=', (size_t)(end - question))) {
+        return true;
+    }
+    while (at < end) {
+        bool escape = at[0] == '%' && end - at > 2 && isxdigit((unsigned char)at[1]) &&
+                      isxdigit((unsigned char)at[2]);
+        if (!escape && !isalnum((unsigned char)*at) && !strchr(unreserved, *at)) {
+            return false;
+        }
+        at += escape ? 3 : 1;
+    }
+    return true;
+}
+
 char *url_redact(const char *url, char *out, size_t out_bytes)
 {
     size_t at = 0;
     if (out_bytes > 0)
         out[0] = '\0';
-    const char *rest = url;
-    const char *scheme_end = strstr(url, "://");
-    if (scheme_end) {
-        const char *authority = scheme_end + 3;
-        size_t authority_len = strcspn(authority, "/?#");
-        const char *host = memrchr(authority, '@', authority_len);
-        /* A password with a raw '/' in it makes the authority end too early: look further then. */
-        if (!host)
-            host = strrchr(authority, '@');
-        if (host) {
-            const char *colon = memchr(authority, ':', (size_t)(host - authority));
-            if (colon) {
-                append(out, out_bytes, &at, url, (size_t)(colon + 1 - url));
-                append(out, out_bytes, &at, "***", 3);
-                rest = host;
-            }
-        }
+    const char *password = NULL, *rest = url;
+    size_t len = url_password(url, &password);
+    if (password) {
+        append(out, out_bytes, &at, url, (size_t)(password - url));
+        append(out, out_bytes, &at, "***", 3);
+        rest = password + len;
     }
     append_without_keyword(out, out_bytes, &at, rest);
     return out;

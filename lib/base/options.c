@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/url_password.h"
 
 enum { RANGE_BYTES = 80, OPTIONS_WHERE_BYTES = 400, OPTIONS_FILE_MAX_BYTES = 1 << 20 };
 
@@ -126,6 +127,18 @@ static bool has_password(const char *url)
     return differs;
 }
 
+/* Each library would cut such a URL at another place, and half of a password would be a host. */
+static int check_password(const char *url, struct err *err)
+{
+    if (url_password_is_safe(url))
+        return 0;
+    return err_set(
+        err, -EINVAL,
+        "the password in the URL holds a character that means something else there (such "
+        "as @ : / ? # %% or a blank): write it as %%40 and the like, or choose a password "
+        "of letters, digits and -._~ (containers take only such a one)");
+}
+
 static int assign_url(struct value *value, const char *text, const char *where, struct err *err)
 {
     if (text[0] == '\0') /* libraries would take it for a server of their own choice */
@@ -135,6 +148,8 @@ static int assign_url(struct value *value, const char *text, const char *where, 
             return err_set(err, -EINVAL,
                            "the URL holds a password, and everybody on this machine can read "
                            "command lines: give it in the environment, or as @FILE");
+        if (check_password(text, err) < 0)
+            return -EINVAL;
         keep_text(value, text);
         return 0;
     }
@@ -146,7 +161,9 @@ static int assign_url(struct value *value, const char *text, const char *where, 
             result = err_set(err, -EINVAL, "%s holds no URL in its first line", text + 1);
         } else {
             content.data[line] = '\0';
-            keep_text(value, content.data);
+            result = check_password(content.data, err);
+            if (result == 0)
+                keep_text(value, content.data);
         }
     }
     buf_free(&content);

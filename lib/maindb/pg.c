@@ -13,7 +13,7 @@
 #include "base/options.h"
 #include "maindb/maindb.h"
 
-enum { CONNECT_S = 5, MESSAGE_BYTES = 1024 };
+enum { CONNECT_S = 5, MESSAGE_BYTES = 1024, SECRET_MIN_BYTES = 4 };
 
 struct pg_target {
     const char **keywords; /* NULL-terminated, with values: as PQconnectStartParams takes them */
@@ -182,17 +182,29 @@ int pg_ends_session(const PGresult *result)
     return severity && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0);
 }
 
-/* Appends text as one line, every occurrence of a secret as ***. */
+/* Only as a word of its own: of a short one, or of a part of a word, nobody learns that it is the
+ * password, unless stars say so. Returns its length, or 0. */
+static size_t secret_at(const struct pg_target *target, const char *begin, const char *text)
+{
+    if (text > begin && isalnum((unsigned char)text[-1])) {
+        return 0;
+    }
+    for (size_t i = 0; i < target->secret_count; i++) {
+        size_t len = strlen(target->secrets[i]);
+        if (len >= SECRET_MIN_BYTES && strncmp(text, target->secrets[i], len) == 0 &&
+            !isalnum((unsigned char)text[len])) {
+            return len;
+        }
+    }
+    return 0;
+}
+
+/* Appends text as one line, a secret in it as ***. */
 static void append_redacted(struct buf *out, const struct pg_target *target, const char *text)
 {
+    const char *begin = text;
     while (*text) {
-        size_t secret_bytes = 0;
-        for (size_t i = 0; i < target->secret_count && secret_bytes == 0; i++) {
-            size_t len = strlen(target->secrets[i]);
-            if (strncmp(text, target->secrets[i], len) == 0) {
-                secret_bytes = len;
-            }
-        }
+        size_t secret_bytes = secret_at(target, begin, text);
         if (secret_bytes > 0) {
             buf_puts(out, "***");
             text += secret_bytes;

@@ -287,6 +287,14 @@ static void redaction_keeps_everything_but_the_password(void **state)
         {"amqps://u:p@ss@h/v", "amqps://u:***@h/v"},
         {"redis://:p@h", "redis://:***@h"},
         {"amqp://u:a/b@h/v", "amqp://u:***@h/v"},
+        {"postgresql://u:p@ss/w:rd@h:5/db", "postgresql://u:***@h:5/db"},
+        {"postgresql://u:p@ss?w#rd@h:5/db", "postgresql://u:***@h:5/db"},
+        {"postgresql://u:12/34@h:5/db", "postgresql://u:***@h:5/db"},
+        {"postgresql://us@er:p@h/db", "postgresql://us@er:***@h/db"},
+        {"postgresql://us@er:p/w@h/db", "postgresql://us@er:***@h/db"},
+        {"postgresql://u:@h/db", "postgresql://u:***@h/db"},
+        {"postgresql://h:5/db", "postgresql://h:5/db"},
+        {"postgresql://u@h:5/db?user=a@b", "postgresql://u@h:5/db?user=a@b"},
         {"host=h password=p user=u", "host=h password=*** user=u"},
         {"host=h password='p \\' q' user=u", "host=h password=*** user=u"},
         {"postgresql://h/db?PASSWORD=p", "postgresql://h/db?PASSWORD=***"},
@@ -295,6 +303,41 @@ static void redaction_keeps_everything_but_the_password(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_string_equal(url_redact(cases[i].url, shown, sizeof(shown)), cases[i].shown);
     assert_string_equal(url_redact("postgresql://u:p@h", shown, 8), "postgre");
+}
+
+/* Half of it would be the name of a host, in every library another half. */
+static void a_password_must_be_fit_for_a_url(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "p@ss/w:rd", "p/w", "p:w", "p?w", "p#w", "p w", "p%w", "p%4", "p[w]", "p\\w", "p\303\244w",
+    };
+    static const char *const good[] = {
+        "redis://:local-main@h", "redis://:a%40b%2Fc@h", "redis://:a!b$c&d'e(f)*+,;=~._-@h",
+        "redis://h:6379/0",      "redis://u@h:6379",     "redis://h:6379/0?user=a@b",
+        "redis://:@h",
+    };
+    struct err err;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct options *o;
+        char *url = xasprintf("redis://u:%s@h:6379", bad[i]);
+        setenv("SLUICE_DB_URL", url, 1);
+        assert_int_equal(PARSE(&o, &err, "x"), -EINVAL);
+        assert_non_null(strstr(err.text, "SLUICE_DB_URL"));
+        assert_non_null(strstr(err.text, "%40"));
+        assert_null(strstr(err.text, bad[i]));
+        unsetenv("SLUICE_DB_URL");
+        options_free(o);
+        free(url);
+    }
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct options *o;
+        setenv("SLUICE_DB_URL", good[i], 1);
+        assert_int_equal(PARSE(&o, &err, "x"), OPTIONS_OK);
+        assert_string_equal(options_string(o, "db-url"), good[i]);
+        unsetenv("SLUICE_DB_URL");
+        options_free(o);
+    }
 }
 
 static void required_settings_are_asked_for(void **state)
@@ -395,6 +438,7 @@ int main(void)
         cmocka_unit_test(mistakes_name_flag_and_what_it_takes),
         cmocka_unit_test(passwords_come_by_environment_or_file_and_are_never_shown),
         cmocka_unit_test(redaction_keeps_everything_but_the_password),
+        cmocka_unit_test(a_password_must_be_fit_for_a_url),
         cmocka_unit_test(required_settings_are_asked_for),
         cmocka_unit_test(ranges_are_shown_as_they_are_typed),
         cmocka_unit_test(help_and_version_win_over_mistakes),

@@ -244,6 +244,7 @@ static void bad_urls_are_told_apart(void **state)
         {password, password, -EPERM, "database \"***\" does not"}, /* the server repeats it */
         {password, "postgres?user=no-such-user", -EPERM, "no-such-user"},
         {password, "postgres?port=1", -EAGAIN, "refused"},
+        {"nnec", "postgres?port=1", -EAGAIN, "connection to"}, /* no stars inside of words */
         {password, "postgres?port=s3cret", -EINVAL, "not a Postgres URL"},
         {password, bare.name, -EPERM, "42P01"}, /* no tables there */
         {"wr0ng", bare.name, -EPERM, asked ? "28P01" : "42P01"},
