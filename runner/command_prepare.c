@@ -17,6 +17,7 @@
 #include "comparison.h"
 #include "keeper.h"
 #include "metrics/metrics.h"
+#include "settings/settings.h"
 
 static const struct option_spec prepare_options[] = {
     {.name = "run",
@@ -49,7 +50,9 @@ static const char prepare_more[] =
     "and makes the run's folder: DIR/<name>/<sink>/<n>/, to which LINK leads from then on. There "
     "it\n"
     "writes api.options, worker.options and loadgen.options, which those take by --options-file.\n"
-    "Then `sluice attend` can begin. Every flag is also a variable: SLUICE_RUN for --run.\n";
+    "Settings of api and worker in the environment are checked, too. Then `sluice attend` can "
+    "begin.\n"
+    "Every flag is also a variable: SLUICE_RUN for --run.\n";
 
 /* The parts may run as somebody else, and whoever looks at the results as a third one. */
 enum { SHARED_MODE = 0777, RUNS_MAX = 100 };
@@ -232,7 +235,9 @@ static int check(const struct options *options, struct err *err)
             "that does not begin with a dot",
             name);
     }
-    return 0;
+    /* Of the daemons that may be given the same environment: a container that ends over a setting
+     * tells nobody but its own log. */
+    return settings_check_environment(err);
 }
 
 static int prepare_main(int argc, char *argv[])

@@ -39,6 +39,24 @@ char *live_record(const char *dir, const char *part)
     return found;
 }
 
+bool records_are_dead(const char *dir, const char *part)
+{
+    DIR *folder = opendir(dir);
+    bool lived = false, lives = false;
+    for (const struct dirent *entry; folder && !lives && (entry = readdir(folder));) {
+        if (is_record_of(entry->d_name, part)) {
+            char *path = xasprintf("%s/%s", dir, entry->d_name);
+            lived = true;
+            lives = metrics_alive(path, NULL) != 0; /* where files have no locks, nobody knows */
+            free(path);
+        }
+    }
+    if (folder) {
+        closedir(folder);
+    }
+    return lived && !lives;
+}
+
 int load_watch_open(struct load_watch *watch, const char *path, struct err *err)
 {
     watch->file = fopen(path, "re");

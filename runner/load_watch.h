@@ -23,6 +23,8 @@ struct load_watch {
 
 /* The first PART-N.jsonl in dir that a living process writes; free it. NULL: there is none. */
 char *live_record(const char *dir, const char *part);
+/* Has it lived? There is a PART-N.jsonl, and no living process writes any. */
+bool records_are_dead(const char *dir, const char *part);
 
 int load_watch_open(struct load_watch *watch, const char *path, struct err *err);
 /* Takes in what was written since. anew: worst_ms begins at 0. */

@@ -121,6 +121,7 @@ struct part {
     int64_t deadline_ns;      /* PART_STARTING: ready by then */
     unsigned outside_deaths;
     unsigned start_failures; /* in a row, after a fault */
+    int64_t gone_ns; /* no incarnation of it lives since then; 0: one does, or none did yet */
 };
 
 /* A piece of housekeeping that is being done, by a process of its own; pid 0: none. */
@@ -142,6 +143,8 @@ struct run_way {
     int (*step)(struct one_run *run, int64_t *next_ns, struct err *err);
     /* Is a fault in progress or still to come? */
     bool (*pending)(const struct one_run *run);
+    /* NULL, or: -ECHILD when a part that is waited for has ended and does not come again. */
+    int (*gone)(struct one_run *run, struct part *part, struct err *err);
 };
 
 struct one_run {

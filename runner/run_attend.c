@@ -13,6 +13,7 @@
 enum {
     TICK_MS = 100,
     RECORD_MS = 5000, /* a part that is ready has opened its record */
+    GONE_MS = 4000,   /* a part that was restarted is back by then */
     FLUSH_MS = 1500,  /* the parts write what they know once a second or more often */
 };
 
@@ -83,15 +84,33 @@ static int check_servers(struct one_run *run, struct err *err)
     return rc;
 }
 
+/* Before the load, nobody kills parts to see what becomes of them. */
+static int part_gone(struct one_run *run, struct part *part, struct err *err)
+{
+    int64_t now_ns = clock_mono_ns();
+    if (!records_are_dead(run->request->dir, part->who)) {
+        part->gone_ns = 0;
+    } else if (part->gone_ns == 0) {
+        part->gone_ns = now_ns;
+    } else if (now_ns - part->gone_ns > GONE_MS * NS_PER_MS) {
+        return err_set(err, -ECHILD, "%s has ended before the load began; see %s", part->who,
+                       part->look_at);
+    }
+    return 0;
+}
+
 /* A part that writes elsewhere would make this run's figures without its own. *path: its record. */
 static int wait_record(struct one_run *run, enum part_id id, int64_t wait_ns, char **path,
                        struct err *err)
 {
-    const struct part *part = &run->parts[id];
+    struct part *part = &run->parts[id];
     int64_t deadline_ns = clock_mono_ns() + wait_ns;
     while (!(*path = live_record(run->request->dir, part->who))) {
         if (keeper_interrupted()) {
             return err_set(err, -EINTR, "interrupted");
+        }
+        if (part_gone(run, part, err) < 0) {
+            return -ECHILD;
         }
         if (clock_mono_ns() > deadline_ns && id == PART_LOADGEN) {
             return err_set(err, -ETIMEDOUT,
@@ -197,8 +216,11 @@ static bool pending(const struct one_run *run)
     return false;
 }
 
-static const struct run_way attended = {
-    .start_load = start_load, .load_over = load_over, .step = step, .pending = pending};
+static const struct run_way attended = {.start_load = start_load,
+                                        .load_over = load_over,
+                                        .step = step,
+                                        .pending = pending,
+                                        .gone = part_gone};
 
 /* ---- the order ---- */
 

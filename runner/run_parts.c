@@ -280,6 +280,9 @@ int part_wait_ready(struct one_run *run, enum part_id id, int timeout_ms, struct
         if (rc == 0) {
             part->state = PART_UP;
         }
+        if (rc == -EAGAIN && run->way->gone && run->way->gone(run, part, err) < 0) {
+            return -ECHILD;
+        }
         if (rc != -EAGAIN) {
             return rc;
         }

@@ -12,101 +12,12 @@
 #include "common/admin.h"
 #include "common/hostport.h"
 #include "common/stop.h"
+#include "settings/settings.h"
 
 enum { EXIT_USAGE = 2, EXIT_START = 3 };
 
 /* Descriptors that are no client connections: log, metrics, sink, epoll, admin port. */
 enum { OTHER_DESCRIPTORS = 128 };
-
-static const struct option_spec api_options[] = {
-    {.name = "listen",
-     .type = OPTION_STRING,
-     .unit = "HOST:PORT",
-     .default_text = "127.0.0.1:8080",
-     .help = "where POST /task is served; port 0: any free one, which the log names"},
-    {.name = "admin",
-     .type = OPTION_STRING,
-     .unit = "HOST:PORT",
-     .default_text = "127.0.0.1:8081",
-     .help = "where /healthz, /readyz and /metrics are served"},
-    {.name = "metrics",
-     .type = OPTION_STRING,
-     .unit = "FILE|DIR/",
-     .help = "append events to FILE as JSON lines; in DIR/, to the first api-N.jsonl that is not "
-             "there yet; without it, none are kept"},
-    {.name = "allow-unsafe",
-     .type = OPTION_BOOL,
-     .default_text = "no",
-     .help = "start even though a setting of the sink voids its promise"},
-    {.name = NULL},
-};
-
-static const struct option_spec limit_options[] = {
-    {.name = "in-flight-max",
-     .type = OPTION_INT,
-     .unit = "N",
-     .default_text = "10000",
-     .min = 1,
-     .max = 10000000,
-     .help = "most tasks between header and outcome; more are answered 503"},
-    {.name = "in-flight-bytes-max",
-     .type = OPTION_SIZE,
-     .unit = "SIZE",
-     .default_text = "32MiB",
-     .min = 1,
-     .max = 1LL << 40,
-     .help = "most bytes of their bodies; more are answered 503"},
-    {.name = "backlog-max",
-     .type = OPTION_INT,
-     .unit = "N",
-     .default_text = "1000000",
-     .min = 1,
-     .max = 1000000000000LL,
-     .help = "most tasks stored and not yet drained; more are answered 503"},
-    {.name = "backlog-bytes-max",
-     .type = OPTION_SIZE,
-     .unit = "SIZE",
-     .default_text = "4GiB",
-     .min = 1,
-     .max = 1LL << 50,
-     .help = "most bytes stored and not yet drained; more are answered 503"},
-    {.name = "body-max",
-     .type = OPTION_SIZE,
-     .unit = "SIZE",
-     .default_text = "128KiB",
-     .min = 1,
-     .max = 16 << 20,
-     .help = "largest request body; a larger one is answered 413"},
-    {.name = "ack-deadline",
-     .type = OPTION_DURATION,
-     .unit = "DURATION",
-     .default_text = "5s",
-     .min = NS_PER_MS,
-     .max = 3600 * NS_PER_S,
-     .help = "a client whose task is not decided by then is answered 504"},
-    {.name = "request-timeout",
-     .type = OPTION_DURATION,
-     .unit = "DURATION",
-     .default_text = "10s",
-     .min = 100 * NS_PER_MS,
-     .max = 3600 * NS_PER_S,
-     .help = "a header, or a body, that takes longer ends its connection"},
-    {.name = "idle-timeout",
-     .type = OPTION_DURATION,
-     .unit = "DURATION",
-     .default_text = "75s",
-     .min = NS_PER_S,
-     .max = 24 * 3600 * NS_PER_S,
-     .help = "a connection without a request is closed after that"},
-    {.name = "connections-max",
-     .type = OPTION_INT,
-     .unit = "N",
-     .default_text = "4096",
-     .min = 1,
-     .max = 100000,
-     .help = "most open connections; more wait in the kernel's queue"},
-    {.name = NULL},
-};
 
 struct program {
     struct options *options;

@@ -11,6 +11,7 @@
 #include "common/admin.h"
 #include "common/stop.h"
 #include "maindb/maindb.h"
+#include "settings/settings.h"
 #include "worker/drain.h"
 #include "worker/pause.h"
 #include "worker/worker.h"
@@ -18,60 +19,6 @@
 enum { EXIT_USAGE = 2, EXIT_START = 3 };
 
 #define STOP_NS (4 * NS_PER_S) /* of the 5 s that a stop may take */
-
-static const struct option_spec worker_options[] = {
-    {.name = "main-url",
-     .type = OPTION_URL,
-     .unit = "URL",
-     .required = true,
-     .help = "the main DB's Postgres; with a password only by environment or @file"},
-    {.name = "lanes",
-     .type = OPTION_INT,
-     .unit = "N",
-     .default_text = "20",
-     .min = 1,
-     .max = 1000,
-     .help = "parallel paths, each with a connection to the main DB of its own"},
-    {.name = "batch",
-     .type = OPTION_INT,
-     .unit = "N",
-     .default_text = "200",
-     .min = 1,
-     .max = 10000,
-     .help = "most tasks in one transaction"},
-    {.name = "batch-wait",
-     .type = OPTION_DURATION,
-     .unit = "DURATION",
-     .default_text = "100ms",
-     .min = NS_PER_MS,
-     .max = NS_PER_S,
-     .help = "how long a batch may fill after its first task came"},
-    {.name = "back-off-max",
-     .type = OPTION_DURATION,
-     .unit = "DURATION",
-     .default_text = "2s",
-     .min = NS_PER_MS,
-     .max = 600 * NS_PER_S,
-     .help = "longest pause between two attempts while the main DB or the sink fails"},
-    {.name = "start-wait",
-     .type = OPTION_DURATION,
-     .unit = "DURATION",
-     .default_text = "60s",
-     .max = 24 * 3600 * NS_PER_S,
-     .help = "how long to try again at the start while the sink is not there yet"},
-    {.name = "admin",
-     .type = OPTION_STRING,
-     .unit = "HOST:PORT",
-     .default_text = "127.0.0.1:8082",
-     .help = "where /healthz, /readyz and /metrics are served"},
-    {.name = "metrics",
-     .type = OPTION_STRING,
-     .unit = "FILE|DIR/",
-     .help =
-         "append events to FILE as JSON lines; in DIR/, to the first worker-N.jsonl that is not "
-         "there yet; without it, none are kept"},
-    {.name = NULL},
-};
 
 struct program {
     struct options *options;

@@ -175,6 +175,20 @@ case_api_never_ready() {
     stop_all
 }
 
+# It was there and has ended: that is told at once, not when all of the time to be ready is over.
+case_part_has_ended() {
+    local part
+    for part in api loadgen; do
+        prepare
+        start_all
+        wait_for "a record of $part" test -e "$run/$part-1.jsonl"
+        stop "$part"
+        attend --ready-wait=900s
+        verdict 3 "$part has ended before the load began" "docker compose logs $part"
+        stop_all
+    done
+}
+
 case_api_of_an_earlier_run() {
     prepare
     local first=$run
@@ -239,6 +253,19 @@ case_mistakes() {
     bad SLUICE_SCENARIO nosuch 'there is no such scenario'
     bad SLUICE_SINK_CONNECTIONS many 'SLUICE_SINK_CONNECTIONS'
     bad SLUICE_FAULTS perhaps 'neither yes nor no'
+    # Those of the api and the worker: prepare says it, and the verdict says it after it.
+    local setting
+    for setting in IN_FLIGHT_MAX=-5 BODY_MAX=lots ACK_DEADLINE=1 BATCH_WAIT=soon BACK_OFF_MAX=0s; do
+        (
+            export "SLUICE_$setting"
+            run_sluice 2 prepare
+            [ "$(wc -l <"$WORK/out")" = 1 ] || die 'more than one sentence'
+            expect_text "$WORK/out" "SLUICE_${setting%=*}"
+            unset "SLUICE_${setting%=*}"
+            run_sluice 2 attend
+            expect_text "$WORK/out" "SLUICE_${setting%=*}"
+        )
+    done
     for name in SLUICE_API SLUICE_API_ADMIN SLUICE_WORKER_ADMIN; do
         (
             export "$name=api"
@@ -304,7 +331,7 @@ case_given() {
 
 run=
 cases=("$@")
-[ ${#cases[@]} -gt 0 ] || cases=(kill_worker again kill_loadgen kill_verdict api_never_ready
+[ ${#cases[@]} -gt 0 ] || cases=(kill_worker again kill_loadgen kill_verdict api_never_ready part_has_ended
     api_of_an_earlier_run folder_not_writable mistakes given)
 for one in "${cases[@]}"; do
     say "-- $one"
