@@ -255,7 +255,9 @@ void gates_check(struct entry *entry)
     if (cJSON_IsTrue(json_get(run->manifest.json, "neighbours")))
         strings_add(&entry->reasons,
                     "another sluice ran on this machine meanwhile: its load is in these figures");
-    if (run->load_began && !run->load_ended)
+    /* Of one that is interrupted it may be at work still, and why it is has been said. */
+    bool interrupted = !run->manifest_err.code && strcmp(run->manifest.outcome, "interrupted") == 0;
+    if (run->load_began && !run->load_ended && !interrupted)
         strings_add(&entry->reasons,
                     "the load generator was killed before its load was over: the run is void");
     note_files(entry);

@@ -120,6 +120,11 @@ static int find_run(struct attended *attended, char **dir, struct err *err)
             "the run %s is over already: sluice report says what came of it; sluice prepare "
             "makes another (docker compose down, then up)",
             *dir);
+    } else if (rc == 0 && strcmp(manifest.outcome, "failed") == 0) {
+        rc = err_set(err, -EALREADY,
+                     "the run %s is over already, it has failed: %s; sluice prepare makes another "
+                     "(docker compose down, then up)",
+                     *dir, manifest.why);
     } else if (rc == 0 && !run_is_fresh(*dir)) {
         rc = say_void(*dir, err);
     } else if (rc == 0 && !manifest.same) {

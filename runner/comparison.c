@@ -205,6 +205,7 @@ int comparison_manifest_read(const char *run_dir, const struct scenario *scenari
         out->repeat = (unsigned)repeat->valuedouble;
         out->same = same_scenario(manifest, scenario, 0, false);
         snprintf(out->outcome, sizeof(out->outcome), "%s", text_of(manifest, "outcome"));
+        snprintf(out->why, sizeof(out->why), "%s", text_of(manifest, "why"));
     }
     cJSON_Delete(manifest);
     return rc;

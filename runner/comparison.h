@@ -28,6 +28,7 @@ bool comparison_seed(const char *dir, unsigned repeat, uint64_t *seed);
 /* What the manifest of a run's folder says. */
 struct comparison_manifest {
     char outcome[16]; /* complete, interrupted, failed */
+    char why[512];    /* of the last two */
     uint64_t seed;
     unsigned repeat;
     bool same; /* the very same scenario, faults aside */

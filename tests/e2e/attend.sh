@@ -146,6 +146,11 @@ case_kill_loadgen() {
     verdict 3 'the run is void' 'it was killed'
     expect_text "$run/manifest.json" '"failed"'
     expect_text "$run/../../compare.md" 'the run is void'
+    # Another verdict tells of that, and changes nothing.
+    run_sluice 3 attend
+    expect_text "$WORK/out" 'it has failed: the load generator ended before the load was over'
+    expect_text "$run/manifest.json" '"failed"'
+    expect_text "$run/../../compare.md" 'the load generator ended before the load was over'
     stop_all
 }
 
@@ -159,6 +164,7 @@ case_kill_verdict() {
     verdict 3 'void' 'its verdict was ended in the middle'
     expect_text "$run/manifest.json" '"interrupted"'
     expect_text "$run/../../compare.md" 'the verdict was ended in the middle'
+    grep -q 'load generator was killed' "$run/../../compare.md" && die 'the load generator lives'
     attend
     verdict 3 void
     stop_all
