@@ -154,6 +154,37 @@ case_kill_loadgen() {
     stop_all
 }
 
+main_db() { # kill | start
+    [ "$(perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Peer => $ENV{SLUICE_TEST_MAIN_CONTROL}) or die;
+        print $s "$ARGV[0]\n"; $s->flush; print scalar <$s>' "$1")" = ok ] || die "main-db: no $1"
+}
+
+# The main DB holds the evidence: one that is down when the load ends may be started again.
+case_main_down_at_the_end() {
+    prepare
+    start_all
+    attend
+    load_begins
+    main_db kill
+    wait "${pid[loadgen]}" || die 'the load generator failed'
+    unset "pid[loadgen]"
+    wait_for 'a word on main-db' grep -Eq 'waiting for main-db|draining' "$WORK/verdict"
+    main_db start
+    verdict 0 'audit: '
+    expect_text "$run/manifest.json" '"complete"'
+    stop_all
+    # But not for ever.
+    prepare
+    start_all
+    attend --drain-timeout=3s
+    load_begins
+    main_db kill
+    [ -n "$drains" ] || verdict 3 'main-db did not come back within 3 s after the load'
+    [ -z "$drains" ] || verdict 3 '3 s after the load'
+    main_db start
+    stop_all
+}
+
 case_kill_verdict() {
     prepare
     start_all
@@ -337,7 +368,7 @@ case_given() {
 
 run=
 cases=("$@")
-[ ${#cases[@]} -gt 0 ] || cases=(kill_worker again kill_loadgen kill_verdict api_never_ready part_has_ended
+[ ${#cases[@]} -gt 0 ] || cases=(kill_worker again kill_loadgen main_down_at_the_end kill_verdict api_never_ready part_has_ended
     api_of_an_earlier_run folder_not_writable mistakes given)
 for one in "${cases[@]}"; do
     say "-- $one"
