@@ -117,6 +117,8 @@ void tables_fairness(const struct comparison *comparison,
                      struct buf *out); /* batches, recovery, row sleeps, work in the background */
 void tables_order(const struct comparison *comparison,
                   struct buf *out); /* who is ahead in what, and who ties */
+void tables_faults(const struct comparison *comparison,
+                   struct buf *out); /* when each part was down, run by run */
 void tables_cost(const struct comparison *comparison,
                  struct buf *out); /* of 1,000 tasks; the harness's own */
 void tables_flushes(const struct comparison *comparison, struct buf *out); /* of the run's disk */

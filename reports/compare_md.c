@@ -338,6 +338,7 @@ void compare_markdown(const struct comparison *comparison, struct buf *out)
              "Counts of tasks are sums over all runs. Whatever is not a 202 misses the SLA and "
              "ranks last in a percentile;\n\"not 202\" stands where a rank lies among those.\n\n");
     tables_order(comparison, out);
+    tables_faults(comparison, out);
     put_charts(comparison, out);
     tables_measured(comparison, out);
     cognitive_markdown(comparison, out);

@@ -376,9 +376,17 @@ static bool on_main_rows(struct run *run, int64_t ts_us, const cJSON *event)
 
 static bool on_start(struct run *run, int64_t ts_us, const cJSON *event)
 {
-    if (strcmp(json_text(event, "role"), "loadgen") == 0)
+    const char *role = json_text(event, "role");
+    bool is_api = strcmp(role, "api") == 0, is_worker = strcmp(role, "worker") == 0;
+    if (strcmp(role, "loadgen") == 0)
         run->load_began = true;
-    if (strcmp(json_text(event, "role"), "worker") != 0)
+    if (is_api || is_worker) {
+        array_grow((void **)&run->lives, &run->life_capacity, run->life_count, sizeof(*run->lives));
+        run->lives[run->life_count++] =
+            (struct incarnation){.is_api = is_api, .begin_us = ts_us, .last_us = ts_us};
+        run->files[run->file_count - 1].life = run->life_count;
+    }
+    if (!is_worker)
         return true;
     array_grow((void **)&run->worker_starts_us, &run->worker_start_capacity,
                run->worker_start_count, sizeof(*run->worker_starts_us));
@@ -446,6 +454,9 @@ static bool dispatch(struct run *run, const char *line, size_t len, bool only_au
     if (!event)
         return false;
     bool used = true;
+    size_t life = run->files[run->file_count - 1].life;
+    if (life && ts_us > run->lives[life - 1].last_us)
+        run->lives[life - 1].last_us = ts_us;
     for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
         if (strcmp(handlers[i].ev, ev) == 0) {
             used = (only_audit && !handlers[i].audit) || handlers[i].take(run, ts_us, event);

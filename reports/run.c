@@ -180,6 +180,57 @@ static void settle_windows(struct run *run)
     run->window_count = kept;
 }
 
+/* ---- ends that nobody saw ---- */
+
+static int compare_lives(const void *left, const void *right)
+{
+    const struct incarnation *a = left, *b = right;
+    if (a->is_api != b->is_api)
+        return a->is_api ? -1 : 1;
+    return (a->begin_us > b->begin_us) - (a->begin_us < b->begin_us);
+}
+
+/* Does one of the first faults, told ones, of that part tell of the time between them? Clocks and
+ * polls may be a little apart.
+ */
+static bool is_told(const struct run *run, size_t told, const char *who, int64_t begin_us,
+                    int64_t end_us)
+{
+    static const int64_t apart_us = 1000000;
+    for (size_t i = 0; i < told; i++) {
+        const struct window *window = &run->windows[i];
+        bool open = window->end_us == INT64_MAX;
+        if (strcmp(window->who, who) == 0 && window->begin_us <= end_us + apart_us &&
+            (open || window->end_us >= begin_us - apart_us))
+            return true;
+    }
+    return false;
+}
+
+/* A part that began a second time had ended, whoever noticed: where no sampler stood beside it, an
+ * outage would pass for none. It lasted from the last word of the old process, at most. */
+static void add_unseen(struct run *run)
+{
+    size_t told = run->window_count;
+    sort(run->lives, run->life_count, sizeof(*run->lives), compare_lives);
+    for (size_t i = 1; i < run->life_count; i++) {
+        const struct incarnation *old = &run->lives[i - 1], *fresh = &run->lives[i];
+        const char *who = fresh->is_api ? "api" : "worker";
+        struct window window = {.begin_us = old->last_us, .end_us = fresh->begin_us};
+        if (old->is_api != fresh->is_api || fresh->begin_us <= old->last_us || !run_times_ok(run) ||
+            is_outside(run, &window) || is_told(run, told, who, old->last_us, fresh->begin_us))
+            continue;
+        window.what = xstrdup("unseen end");
+        window.who = xstrdup(who);
+        window.file = run->file_count;
+        array_grow((void **)&run->windows, &run->window_capacity, run->window_count,
+                   sizeof(*run->windows));
+        run->windows[run->window_count++] = window;
+    }
+    if (run->window_count > told)
+        sort(run->windows, run->window_count, sizeof(*run->windows), compare_windows);
+}
+
 void run_load(struct run *run, const char *dir, bool only_audit)
 {
     memset(run, 0, sizeof(*run));
@@ -206,6 +257,7 @@ void run_load(struct run *run, const char *dir, bool only_audit)
     for (size_t i = 0; i < run->part_count; i++)
         sort(run->parts[i].samples, run->parts[i].count, sizeof(struct os_sample), compare_samples);
     settle_windows(run);
+    add_unseen(run);
     sort(run->worker_starts_us, run->worker_start_count, sizeof(*run->worker_starts_us),
          compare_times);
 }
@@ -239,6 +291,7 @@ void run_free(struct run *run)
     free(run->host);
     free(run->stats);
     free(run->windows);
+    free(run->lives);
     free(run->lateness);
     free(run->works);
     free(run->worker_starts_us);

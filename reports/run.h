@@ -18,6 +18,7 @@ struct event_file {
     int64_t damaged;       /* other lines that could not be used, and were skipped */
     int64_t first_damaged; /* number of the first such line */
     char *unreadable;      /* why the file could not be read (on), or NULL */
+    size_t life;           /* index + 1 in lives of whose it is now; 0: of none of those */
 };
 
 struct batch { /* committed */
@@ -75,6 +76,11 @@ struct window {               /* fault until recovered */
     size_t file; /* who told of it; of several that tell of one fault, the first */
 };
 
+struct incarnation { /* of one process of the api or the worker, by its own events */
+    bool is_api;
+    int64_t begin_us, last_us; /* its start; its last event that reached the file */
+};
+
 struct work { /* in the background (background.h) */
     char *who, *what;
     bool forced;              /* by the runner; else seen to have happened between two samples */
@@ -126,6 +132,8 @@ struct run {
     size_t stat_count, stat_capacity;
     struct window *windows; /* in order of their begin */
     size_t window_count, window_capacity;
+    struct incarnation *lives; /* by part, then in order of their begin */
+    size_t life_count, life_capacity;
     struct lateness *lateness;
     size_t lateness_count, lateness_capacity;
 

@@ -420,6 +420,45 @@ static const struct wrong {
      "the load generator was killed before its load was over: the run is void"},
 };
 
+/* The api's second process tells of an end that no sampler saw; a third one that follows a fault
+ * which was told, the worker's, or one before the load, adds none. */
+static void test_unseen_ends(void **state)
+{
+    (void)state;
+    static const char start[] = "{\"ts\": %s, \"ev\": \"start\", \"role\": \"api\"}\n";
+    static const char *const times[] = {"990", "995", "1002", "1004"};
+    char *dir = copy_tiny(RUNS), *run = xasprintf("%s/wal/1", dir);
+    struct report_result result;
+    char *md = report(dir, &result);
+    has(md, "| worker kill |    wal/1 | 5 s |      2 s |                      12 |");
+    has(md, "| worker kill | direct/1 | 5 s |      2 s |                       – |");
+    has_not(md, "| api unseen end");
+    report_result_free(&result);
+    free(md);
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        char *name = xasprintf("api-%zu.jsonl", i + 5);
+        const char *middle = strstr(start, "%s");
+        char *text = xasprintf("%.*s%s%s", (int)(middle - start), start, times[i], middle + 2);
+        rundir_puts(run, name, text);
+        free(text);
+        free(name);
+    }
+    /* The last word of the one before the last. */
+    char *text = rundir_read(run, "api-7.jsonl");
+    char *longer = xasprintf("%s{\"ts\": 1002.5, \"ev\": \"stop\", \"role\": \"api\"}\n", text);
+    rundir_puts(run, "api-7.jsonl", longer);
+    md = report(dir, &result);
+    has(md, "| api unseen end |    wal/1 |   -5 s |      7 s | "); /* it reaches into the load */
+    has(md, "| api unseen end |    wal/1 | 2.50 s |   1.50 s | ");
+    has(result.summary.data, "through 3 faults");
+    report_result_free(&result);
+    free(md);
+    free(longer);
+    free(text);
+    free(run);
+    rundir_remove(dir);
+}
+
 static void test_left_out(void **state)
 {
     (void)state;
@@ -1173,18 +1212,31 @@ static void test_export(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conditions),   cmocka_unit_test(test_order),
-        cmocka_unit_test(test_judge),        cmocka_unit_test(test_against),
-        cmocka_unit_test(test_against_lost), cmocka_unit_test(test_export),
-        cmocka_unit_test(test_terms),        cmocka_unit_test(test_rewrite),
-        cmocka_unit_test(test_recovery),     cmocka_unit_test(test_unknown_background),
-        cmocka_unit_test(test_tiny),         cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_loss_stays),   cmocka_unit_test(test_not_drained),
-        cmocka_unit_test(test_none_counts),  cmocka_unit_test(test_page_check),
-        cmocka_unit_test(test_page),         cmocka_unit_test(test_inert),
-        cmocka_unit_test(test_charts),       cmocka_unit_test(test_nothing_there),
-        cmocka_unit_test(test_damage),       cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_pods),         cmocka_unit_test(test_pods_are_no_other_work),
+        cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_judge),
+        cmocka_unit_test(test_against),
+        cmocka_unit_test(test_against_lost),
+        cmocka_unit_test(test_export),
+        cmocka_unit_test(test_terms),
+        cmocka_unit_test(test_rewrite),
+        cmocka_unit_test(test_recovery),
+        cmocka_unit_test(test_unknown_background),
+        cmocka_unit_test(test_tiny),
+        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_unseen_ends),
+        cmocka_unit_test(test_loss_stays),
+        cmocka_unit_test(test_not_drained),
+        cmocka_unit_test(test_none_counts),
+        cmocka_unit_test(test_page_check),
+        cmocka_unit_test(test_page),
+        cmocka_unit_test(test_inert),
+        cmocka_unit_test(test_charts),
+        cmocka_unit_test(test_nothing_there),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_pods),
+        cmocka_unit_test(test_pods_are_no_other_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
