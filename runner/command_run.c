@@ -34,7 +34,7 @@ static const struct option_spec run_options[] = {
     {.name = "resume",
      .type = OPTION_BOOL,
      .help = "go on with the newest comparison of this very scenario: keep its complete runs, make "
-             "the others anew"},
+             "the others anew; it must be of the same sinks, made the same way"},
     {.name = "require-sla",
      .type = OPTION_BOOL,
      .help = "exit 1 also when a contender missed the SLA"},
@@ -444,10 +444,54 @@ static void make_runs(struct comparison *comparison)
 
 /* ---- around them ---- */
 
+static int compare_texts(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* "rabbit wal", sorted: their order is no other comparison. */
+static void name_sinks(const struct comparison *comparison, struct buf *out)
+{
+    const char **names = xcalloc(comparison->choice_count + 1, sizeof(*names));
+    for (size_t i = 0; i < comparison->choice_count; i++) {
+        names[i] = comparison->choices[i].driver->name;
+    }
+    qsort(names, comparison->choice_count, sizeof(*names), compare_texts);
+    for (size_t i = 0; i < comparison->choice_count; i++) {
+        buf_printf(out, "%s%s", i > 0 ? " " : "", names[i]);
+    }
+    free(names);
+}
+
+/* The comparison's folder: a new one, or one to go on with. */
+static int open_comparison(struct comparison *comparison, struct err *err)
+{
+    const char *runs = options_string(comparison->options, "runs");
+    const char *through = options_string(comparison->options, "through");
+    struct buf sinks = {0};
+    int rc = 0;
+    name_sinks(comparison, &sinks);
+    if (options_bool(comparison->options, "resume")) {
+        rc = comparison_find(runs, &comparison->scenario, sinks.data, through, &comparison->dir,
+                             err);
+        comparison->resumed = comparison->dir != NULL;
+        if (comparison->dir) {
+            printf("goes on with %s\n", comparison->dir);
+        } else if (rc == 0) {
+            printf("nothing to resume: %s holds no comparison of this very scenario\n", runs);
+        }
+    }
+    if (rc == 0 && !comparison->dir) {
+        rc = comparison_create(runs, comparison->scenario.name, &comparison->dir, err);
+        rc = rc == 0 ? comparison_sign(comparison->dir, sinks.data, through, err) : rc;
+    }
+    buf_free(&sinks);
+    return rc;
+}
+
 static int open_places(struct comparison *comparison, struct err *err)
 {
     const struct options *options = comparison->options;
-    const char *runs = options_string(options, "runs");
     struct account account;
     int rc = comparison->in_containers ? compose_check(err) : 0;
     if (rc == 0) {
@@ -459,18 +503,7 @@ static int open_places(struct comparison *comparison, struct err *err)
     if (rc < 0) {
         return rc;
     }
-    if (options_bool(options, "resume")) {
-        comparison->dir = comparison_find(runs, &comparison->scenario);
-        comparison->resumed = comparison->dir != NULL;
-        if (!comparison->dir) {
-            printf("nothing to resume: %s holds no comparison of this very scenario\n", runs);
-        } else {
-            printf("goes on with %s\n", comparison->dir);
-        }
-    }
-    if (!comparison->dir) {
-        rc = comparison_create(runs, comparison->scenario.name, &comparison->dir, err);
-    }
+    rc = open_comparison(comparison, err);
     if (rc == 0 && comparison->in_containers) {
         comparison->compose.comparison = comparison->dir;
         rc = compose_enter(&comparison->compose, &comparison->scenario, err);
@@ -516,9 +549,10 @@ static int compare(struct comparison *comparison)
                   comparison->main_url, allow_unsafe, &err) < 0) {
         return command_fail(EXIT_UNUSABLE, err.text);
     }
-    if (open_places(comparison, &err) < 0) {
+    int rc = open_places(comparison, &err);
+    if (rc < 0) {
         state_leave(comparison->base);
-        return command_fail(EXIT_UNUSABLE, err.text);
+        return command_fail(rc == -EINVAL ? EXIT_MISTAKE : EXIT_UNUSABLE, err.text);
     }
     printf("%s: %zu sink%s, %u run%s each, %.0f s of load; results in %s\n",
            comparison->scenario.name, comparison->choice_count,

@@ -46,17 +46,23 @@ int comparison_create(const char *runs, const char *scenario_name, char **dir, s
     return err_set(err, -EEXIST, "%s holds too many runs of this second", runs);
 }
 
-static cJSON *read_manifest(const char *run_dir)
+static cJSON *read_json(const char *path)
 {
     struct buf text = {0};
-    char *path = xasprintf("%s/manifest.json", run_dir);
-    cJSON *manifest = NULL;
+    cJSON *json = NULL;
     if (file_read(path, MANIFEST_MAX, &text, NULL) == 0 && text.len > 0 &&
         json_check(text.data, text.len, NULL) == 0) {
-        manifest = cJSON_ParseWithLength(text.data, text.len);
+        json = cJSON_ParseWithLength(text.data, text.len);
     }
-    free(path);
     buf_free(&text);
+    return json;
+}
+
+static cJSON *read_manifest(const char *run_dir)
+{
+    char *path = xasprintf("%s/manifest.json", run_dir);
+    cJSON *manifest = read_json(path);
+    free(path);
     return manifest;
 }
 
@@ -134,29 +140,75 @@ static bool is_same(const char *run_dir, void *arg)
     return same;
 }
 
-char *comparison_find(const char *runs, const struct scenario *scenario)
+static const char signature_name[] = "run.json";
+
+int comparison_sign(const char *dir, const char *sinks, const char *through, struct err *err)
+{
+    char *path = xasprintf("%s/%s", dir, signature_name);
+    cJSON *signature = cJSON_CreateObject();
+    cJSON_AddStringToObject(signature, "schema", "sluice-run/1");
+    cJSON_AddStringToObject(signature, "sinks", sinks);
+    cJSON_AddStringToObject(signature, "through", through);
+    char *text = cJSON_Print(signature);
+    int rc = file_write(path, text, strlen(text), err);
+    free(text);
+    cJSON_Delete(signature);
+    free(path);
+    return rc;
+}
+
+/* Is it signed alike? Else why says what it is. */
+static bool is_signed(const char *dir, const char *sinks, const char *through, struct buf *why)
+{
+    char *path = xasprintf("%s/%s", dir, signature_name);
+    cJSON *signature = read_json(path);
+    const char *their_sinks = text_of(signature, "sinks");
+    const char *their_through = text_of(signature, "through");
+    bool same = strcmp(their_sinks, sinks) == 0 && strcmp(their_through, through) == 0;
+    if (!*their_sinks) {
+        buf_puts(why, "was not made by sluice run");
+    } else if (!same) {
+        buf_printf(why, "was made of the sinks %s through %s, not of %s through %s", their_sinks,
+                   their_through, sinks, through);
+    }
+    cJSON_Delete(signature);
+    free(path);
+    return same;
+}
+
+int comparison_find(const char *runs, const struct scenario *scenario, const char *sinks,
+                    const char *through, char **dir, struct err *err)
 {
     struct dirent **entries;
-    int count = scandir(runs, &entries, NULL, alphasort);
-    char *found = NULL;
+    int count = scandir(runs, &entries, NULL, alphasort), rc = 0;
     size_t name_len = strlen(scenario->name);
     struct scenario copy = *scenario; /* each_run's argument is not const */
+    *dir = NULL;
     for (int i = count - 1; i >= 0; i--) {
         const char *name = entries[i]->d_name;
-        if (!found && strncmp(name, scenario->name, name_len) == 0 && name[name_len] == '-' &&
+        if (!*dir && strncmp(name, scenario->name, name_len) == 0 && name[name_len] == '-' &&
             isdigit((unsigned char)name[name_len + 1])) {
-            char *dir = xasprintf("%s/%s", runs, name);
-            if (each_run(dir, is_same, &copy)) {
-                found = realpath(dir, NULL);
+            char *path = xasprintf("%s/%s", runs, name);
+            struct buf why = {0};
+            if (!each_run(path, is_same, &copy)) {
+                /* another scenario of that name */
+            } else if (is_signed(path, sinks, through, &why)) {
+                *dir = realpath(path, NULL);
+            } else if (rc == 0) {
+                rc = err_set(err, -EINVAL,
+                             "--resume: the newest comparison of this scenario, %s, %s: name the "
+                             "same sinks and --through, or leave --resume out",
+                             path, why.data);
             }
-            free(dir);
+            buf_free(&why);
+            free(path);
         }
         free(entries[i]);
     }
     if (count >= 0) {
         free(entries);
     }
-    return found;
+    return *dir ? 0 : rc;
 }
 
 /* Of a manifest; false: it names none. */

@@ -11,9 +11,15 @@
 /* Makes RUNS/<scenario>-<time>/ (with -2, -3 ... when that is taken). *dir is absolute; free it. */
 int comparison_create(const char *runs, const char *scenario_name, char **dir, struct err *err);
 
+/* Writes into the folder who makes the comparison: `sluice run`, against these sinks ("rabbit wal",
+ * sorted), through "native" or "compose". */
+int comparison_sign(const char *dir, const char *sinks, const char *through, struct err *err);
+
 /* The newest folder of that scenario in RUNS that holds a run with the very same scenario, whatever
- * its outcome. NULL: none. Free it. */
-char *comparison_find(const char *runs, const struct scenario *scenario);
+ * its outcome, and was signed alike; *dir NULL: there is none at all. Free it. -EINVAL: there are
+ * only others, and which one is the newest. */
+int comparison_find(const char *runs, const struct scenario *scenario, const char *sinks,
+                    const char *through, char **dir, struct err *err);
 
 enum comparison_run { COMPARISON_RUN_ABSENT, COMPARISON_RUN_OTHER, COMPARISON_RUN_COMPLETE };
 

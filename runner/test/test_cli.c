@@ -444,6 +444,16 @@ static void runs_are_resumed(void **state)
     EXPECT(0, "nothing to resume", "run", "quick", "--sink", "memory", SHORT, "--set",
            "load.rps=60", "--state", "state", "--resume");
     assert_int_equal(count_files("runs/quick-*"), 2);
+    /* Of other sinks, or made by hand: it says which one that is, and touches nothing. */
+    EXPECT(2, "of the sinks memory through native, not of direct memory", "run", "quick", "--sink",
+           "memory", "--sink", "direct", SHORT, "--state", "state", "--resume");
+    globfree(&found);
+    assert_int_equal(glob("runs/quick-*/run.json", 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 2);
+    assert_int_equal(unlink(found.gl_pathv[0]), 0);
+    EXPECT(2, "was not made by sluice run", "run", "quick", "--sink", "memory", SHORT, "--state",
+           "state", "--resume");
+    assert_int_equal(count_files("runs/quick-*"), 2);
     globfree(&found);
     buf_free(&out);
     buf_free(&manifest);
