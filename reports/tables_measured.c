@@ -257,20 +257,43 @@ static void put_totals(const struct comparison *comparison, struct buf *out)
 
 /* ---- resources ---- */
 
-static bool some_from_pods(const struct comparison *comparison)
+/* Is there a part that was watched from a container beside it (or one that was not)? */
+static bool some_parts(const struct comparison *comparison, bool from_pod)
 {
     for (size_t i = 0; i < comparison->group_count; i++) {
         const struct run *run = &comparison->groups[i].first->run;
         for (size_t k = 0; k < run->part_count; k++)
-            if (run->parts[k].from_pod)
+            if (run->parts[k].from_pod == from_pod)
                 return true;
     }
     return false;
 }
 
+/* What "written" means depends on who tells it. */
+static void put_words_on_parts(bool pods, bool native, struct buf *out)
+{
+    buf_puts(out,
+             "## Resources by part\n\nCPU: 100 % is one core, mean while the load lasts. Memory "
+             "of a Postgres is its proportional set size. Network: TCP, a lower bound. – : "
+             "can't be told.\n\n");
+    if (native)
+        buf_puts(out,
+                 "Dirtied: what the kernel charges a process with, whole folios of the page cache "
+                 "even for\nsmall appends: an upper bound, often far off; \"Cost\" has what "
+                 "reached the disk.\n\n");
+    if (pods)
+        buf_puts(out,
+                 "In containers: memory is anonymous and shared, page cache (which the kernel "
+                 "takes back when it is needed) apart; network is\nall that passed the "
+                 "container's interfaces but lo, headers included. Written is what its control "
+                 "group did on block devices, delayed\nwrites included, where the host has "
+                 "cgroup v2; with v1 it is what the processes dirtied (parts of sluice) or a "
+                 "lower bound (servers).\n\n");
+}
+
 static void put_parts(const struct comparison *comparison, struct buf *out)
 {
-    static const struct column columns[] = {
+    struct column columns[] = {
         {"CPU mean", "cpu_mean_pct", UNIT_PERCENT},
         {"CPU peak", "cpu_peak_pct", UNIT_PERCENT},
         {"CPU-s per 1,000 tasks", "cpu_s_per_1000", UNIT_NUMBER},
@@ -283,8 +306,13 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
         {"page cache mean", "cache_mean_bytes", UNIT_BYTES}, /* last: only where it is known */
     };
     struct table table;
-    bool pods = some_from_pods(comparison);
+    bool pods = some_parts(comparison, true), native = some_parts(comparison, false);
     size_t shown = pods ? COUNT_OF(columns) : COUNT_OF(columns) - 1;
+    for (size_t i = 0; i < COUNT_OF(columns); i++)
+        if (strcmp(columns[i].key, "write_bytes") == 0)
+            columns[i].title = !pods     ? "dirtied, at most"
+                               : !native ? "written"
+                                         : "written or dirtied";
     columns_header(&table, "sink, part", columns, shown);
     for (size_t i = 0; i < comparison->group_count; i++) {
         const struct group *group = &comparison->groups[i];
@@ -294,17 +322,7 @@ static void put_parts(const struct comparison *comparison, struct buf *out)
             free(prefix);
         }
     }
-    buf_puts(
-        out,
-        "## Resources by part\n\nCPU: 100 % is one core, mean while the load lasts. Memory "
-        "of a Postgres is its proportional set size. Dirtied: what the kernel charges a "
-        "process with, whole folios of the page cache even for\nsmall appends: an upper bound, "
-        "often far off; \"Cost\" has what reached the disk. Network: TCP, a lower bound. "
-        "– : can't be told.\n\n");
-    if (pods)
-        buf_puts(out, "In containers: memory is anonymous and shared, page cache (which the kernel "
-                      "takes back when it is needed) apart; network is\nall that passed the "
-                      "container's interfaces but lo, headers included.\n\n");
+    put_words_on_parts(pods, native, out);
     table_end(&table, out);
 }
 

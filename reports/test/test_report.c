@@ -363,6 +363,8 @@ static void test_pods_are_no_other_work(void **state)
     change(run, "sampler.jsonl", "\"busy_pct\": 50", "\"busy_pct\": 90");
     char *md = report(dir, &result);
     has(md, "busy with other work: 27.5 %");
+    has(md, " dirtied, at most |");
+    has_not(md, "Written is what its control");
     free(md);
     report_result_free(&result);
     /* 60 % of a core of the two: 30 % of all. */
@@ -371,6 +373,8 @@ static void test_pods_are_no_other_work(void **state)
                 "\"cache_bytes\": null}\n");
     md = report(dir, &result);
     has_not(md, "busy with other work: ");
+    has(md, " written or dirtied |"); /* of the sink, and of the others */
+    has(md, "Written is what its control");
     assert_string_equal(cell(md, "wal/1", 6), "12.5 %");
     free(md);
     report_result_free(&result);
