@@ -229,7 +229,7 @@ static void report(const struct options *options, const char *run_dir, int *code
     verdict_report(comparison, options_bool(options, "require-sla"), code);
     print_table(comparison);
     char *charts = xasprintf("%s/charts", comparison);
-    (void)!chmod(charts, 0777); /* as the folders that sluice prepare makes */
+    (void)comparison_share(charts, NULL); /* as the folders that sluice prepare makes */
     free(charts);
     free(copy);
 }

@@ -55,7 +55,7 @@ static const char prepare_more[] =
     "Every flag is also a variable: SLUICE_RUN for --run.\n";
 
 /* The parts may run as somebody else, and whoever looks at the results as a third one. */
-enum { SHARED_MODE = 0777, RUNS_MAX = 100 };
+enum { RUNS_MAX = 100 };
 
 /* ---- the run's folder ---- */
 
@@ -73,10 +73,10 @@ static int refuse_folder(int rc, struct err *err)
 
 static int make_shared(const char *path, struct err *err)
 {
-    if (mkdir(path, SHARED_MODE) < 0) {
+    if (mkdir(path, 0777) < 0) {
         return err_set(err, -errno, "%s cannot be made: %s", path, strerror(errno));
     }
-    (void)!chmod(path, SHARED_MODE); /* whatever the umask is; it may be another's */
+    (void)comparison_share(path, NULL); /* it may be another's */
     return 0;
 }
 
@@ -94,7 +94,7 @@ static int make_comparison(const struct options *options, const char *scenario, 
     if (!name) {
         int rc = comparison_create(runs, scenario, dir, err);
         if (rc == 0) {
-            (void)!chmod(*dir, SHARED_MODE);
+            (void)comparison_share(*dir, NULL);
         }
         return rc;
     }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <time.h>
 
 #include <cjson/cJSON.h>
@@ -44,6 +45,15 @@ int comparison_create(const char *runs, const char *scenario_name, char **dir, s
         }
     }
     return err_set(err, -EEXIST, "%s holds too many runs of this second", runs);
+}
+
+int comparison_share(const char *dir, struct err *err)
+{
+    /* Where there is such a list, the group's bits are the most that it grants (acl(5)). */
+    bool listed = getxattr(dir, "system.posix_acl_default", NULL, 0) > 0;
+    return chmod(dir, listed ? 0770 : 0777) < 0
+               ? err_set(err, -errno, "%s: %s", dir, strerror(errno))
+               : 0;
 }
 
 static cJSON *read_json(const char *path)

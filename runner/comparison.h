@@ -11,6 +11,10 @@
 /* Makes RUNS/<scenario>-<time>/ (with -2, -3 ... when that is taken). *dir is absolute; free it. */
 int comparison_create(const char *runs, const char *scenario_name, char **dir, struct err *err);
 
+/* Lets others than its owner write in a fresh folder: those of the access list that it has from the
+ * folder above, or, without one, everybody. */
+int comparison_share(const char *dir, struct err *err);
+
 /* Writes into the folder who makes the comparison: `sluice run`, against these sinks ("rabbit wal",
  * sorted), through "native" or "compose". */
 int comparison_sign(const char *dir, const char *sinks, const char *through, struct err *err);

@@ -196,8 +196,11 @@ int compose_enter(const struct compose *compose, const struct scenario *scenario
     if (rc == 0) {
         rc = file_write(copy, text.data ? text.data : "", text.len, err);
     }
-    if (rc == 0 && (chmod(copy, 0644) < 0 || chmod(compose->comparison, 0777) < 0)) {
+    if (rc == 0 && chmod(copy, 0644) < 0) {
         rc = err_set(err, -errno, "%s: %s", compose->comparison, strerror(errno));
+    }
+    if (rc == 0) {
+        rc = comparison_share(compose->comparison, err);
     }
     free(copy);
     buf_free(&text);

@@ -249,6 +249,19 @@ case_api_of_an_earlier_run() {
     stop_all
 }
 
+# Those whom the access list of runs/ names may write in the run's folders, and nobody else.
+case_shared_by_list() {
+    mkdir "$WORK/listed"
+    if ! command -v setfacl >/dev/null || ! setfacl -m d:u::rwx,d:u:10001:rwx,d:g::rx,d:m::rwx,d:o::- "$WORK/listed"; then
+        say 'no setfacl, or no access lists on this file system: left out'
+        return 0
+    fi
+    run_sluice 0 prepare --runs "$WORK/listed"
+    run=$(readlink -f "$WORK/now")
+    [ "$(stat -c %a "$run" "$run/.." "$run/../.." "$run/logs" | sort -u)" = 770 ] || die 'the folders are not 770'
+    getfacl -n "$run" 2>/dev/null | grep -qx 'user:10001:rwx' || die 'user 10001 may not write there'
+}
+
 case_folder_not_writable() {
     local place begin=$SECONDS
     mkdir "$WORK/locked"
@@ -369,7 +382,7 @@ case_given() {
 run=
 cases=("$@")
 [ ${#cases[@]} -gt 0 ] || cases=(kill_worker again kill_loadgen main_down_at_the_end kill_verdict api_never_ready part_has_ended
-    api_of_an_earlier_run folder_not_writable mistakes given)
+    api_of_an_earlier_run shared_by_list folder_not_writable mistakes given)
 for one in "${cases[@]}"; do
     say "-- $one"
     "case_$one"
