@@ -2,10 +2,10 @@
  * fast its disk flushes before and after, whether the clock was set meanwhile. The report judges.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/host_cpu.h"
 #include "flush_probe.h"
 #include "keeper.h"
 #include "run.h"
@@ -17,46 +17,26 @@ enum {
     PROBE_NS = 500000000
 };
 
-/* The first line of /proc/stat. */
-static bool read_ticks(double *busy, double *steal, double *total)
-{
-    unsigned long long t[8];
-    FILE *file = fopen("/proc/stat", "re");
-    int count = file ? fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1],
-                              &t[2], &t[3], &t[4], &t[5], &t[6], &t[7])
-                     : 0;
-    if (file)
-        fclose(file);
-    if (count != 8)
-        return false;
-    *steal = (double)t[7];
-    *busy = (double)(t[0] + t[1] + t[2] + t[5] + t[6]);
-    *total = *busy + *steal + (double)(t[3] + t[4]);
-    return true;
-}
-
 /* Nothing of the run is there yet: all work is others'. Waits a little for quiet, tells the last
  * look. */
 void conditions_before(struct one_run *run)
 {
-    double busy_pct = NAN, steal_pct = NAN;
-    for (int i = 0; i < LOOKS_MAX && !(busy_pct <= BUSY_PCT) && !keeper_interrupted(); i++) {
-        double busy[2], steal[2], total[2];
-        if (!read_ticks(&busy[0], &steal[0], &total[0]))
+    struct host_cpu_shares shares = {NAN, NAN, NAN, NAN};
+    for (int i = 0; i < LOOKS_MAX && !(shares.busy_pct <= BUSY_PCT) && !keeper_interrupted(); i++) {
+        struct host_cpu from, to;
+        if (host_cpu_read("/proc", &from) < 0)
             return;
         keeper_nap(LOOK_MS);
-        if (!read_ticks(&busy[1], &steal[1], &total[1]) || !(total[1] > total[0]))
+        if (host_cpu_read("/proc", &to) < 0 || host_cpu_between(&from, &to, &shares) < 0)
             return;
-        busy_pct = 100 * (busy[1] - busy[0]) / (total[1] - total[0]);
-        steal_pct = 100 * (steal[1] - steal[0]) / (total[1] - total[0]);
     }
-    if (busy_pct > BUSY_PCT)
+    if (shares.busy_pct > BUSY_PCT)
         run_say(run,
                 "the host is busy with other work (%.0f %% of its cores): this run will not count",
-                busy_pct);
+                shares.busy_pct);
     metrics_begin(&run->event, "host_before");
-    metrics_double(&run->event, "busy_pct", busy_pct);
-    metrics_double(&run->event, "steal_pct", steal_pct);
+    metrics_double(&run->event, "busy_pct", shares.busy_pct);
+    metrics_double(&run->event, "steal_pct", shares.steal_pct);
     metrics_write(run->metrics, &run->event);
 }
 

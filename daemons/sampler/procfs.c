@@ -124,22 +124,6 @@ int proc_parse_pss(const char *text, size_t len, uint64_t *bytes)
     return 0;
 }
 
-int proc_parse_host(const char *text, size_t len, struct proc_host *host)
-{
-    enum { USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL, FIELDS };
-    if (len < 4 || memcmp(text, "cpu ", 4) != 0)
-        return -EBADMSG;
-    struct cursor cursor = {text + 4, text + len};
-    uint64_t field[FIELDS], total = 0;
-    for (unsigned i = 0; i < FIELDS; i++) {
-        if (!take_number(&cursor, &field[i]))
-            return -EBADMSG;
-        total += field[i];
-    }
-    *host = (struct proc_host){total, field[IDLE], field[IOWAIT], field[STEAL]};
-    return 0;
-}
-
 ssize_t proc_read_text(const char *path, char *text, size_t text_bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -191,16 +175,6 @@ int proc_read_pss(const char *proc_root, pid_t pid, uint64_t *bytes)
     char text[PROC_TEXT_BYTES] = "";
     ssize_t len = read_of_pid(proc_root, pid, "smaps_rollup", text);
     return len < 0 ? (int)len : proc_parse_pss(text, (size_t)len, bytes);
-}
-
-int proc_read_host(const char *proc_root, struct proc_host *host)
-{
-    char path[512], text[PROC_TEXT_BYTES] = "";
-    int path_bytes = snprintf(path, sizeof(path), "%s/stat", proc_root);
-    if (path_bytes < 0 || (size_t)path_bytes >= sizeof(path))
-        return -ENAMETOOLONG;
-    ssize_t len = proc_read_text(path, text, PROC_TEXT_BYTES);
-    return len < 0 ? (int)len : proc_parse_host(text, (size_t)len, host);
 }
 
 ssize_t proc_read_cgroup(const char *proc_root, pid_t pid, char *text, size_t text_bytes)

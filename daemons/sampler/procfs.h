@@ -28,25 +28,15 @@ struct proc_io {
     uint64_t write_bytes; /* sent, or dirtied to be sent, to block devices; likewise */
 };
 
-/* The first line of /proc/stat: ticks of all cores since boot. */
-struct proc_host {
-    uint64_t total; /* guest time is part of user time, so it is not added again */
-    uint64_t idle;
-    uint64_t iowait;
-    uint64_t steal;
-};
-
 /* 0; -EBADMSG when the text is cut short or is not what proc(5) says. */
 int proc_parse_stat(const char *text, size_t len, struct proc_stat *stat);
 int proc_parse_io(const char *text, size_t len, struct proc_io *io);
 int proc_parse_pss(const char *text, size_t len, uint64_t *bytes); /* smaps_rollup */
-int proc_parse_host(const char *text, size_t len, struct proc_host *host);
 
 /* 0; -ENOENT, -ESRCH: it has ended; -EACCES, -EPERM: not for us; -EBADMSG. */
 int proc_read_stat(const char *proc_root, pid_t pid, struct proc_stat *stat);
 int proc_read_io(const char *proc_root, pid_t pid, struct proc_io *io);
 int proc_read_pss(const char *proc_root, pid_t pid, uint64_t *bytes);
-int proc_read_host(const char *proc_root, struct proc_host *host);
 
 /* All interfaces but lo of the network namespace that proc_root shows. */
 struct proc_net {

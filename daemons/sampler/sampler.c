@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/host_cpu.h"
 #include "base/log.h"
 #include "disk.h"
 #include "netdiag.h"
@@ -31,7 +32,7 @@ struct sampler {
     bool net_complained;
     /* What percentages are counted from. */
     int64_t base_ns; /* 0: nothing yet */
-    struct proc_host base_host;
+    struct host_cpu base_host;
     uint64_t *base_ticks;
 };
 
@@ -150,33 +151,31 @@ static void add_disk(struct sampler *sampler)
 
 /* Steal and iowait are told apart from busy: the first was not ours to have, the second was idle.
  */
-static void write_host(struct sampler *sampler, const struct proc_host *host, bool spanned)
+static void write_host(struct sampler *sampler, const struct host_cpu *host, bool spanned)
 {
-    const struct proc_host *base = &sampler->base_host;
-    double total = (double)(host->total - base->total), ours = 0;
-    bool known = spanned && host->total > base->total;
-    double unused = (double)(host->idle - base->idle) + (double)(host->iowait - base->iowait) +
-                    (double)(host->steal - base->steal);
+    struct host_cpu_shares shares = {NAN, NAN, NAN, NAN};
+    double ours = 0;
+    if (spanned)
+        (void)host_cpu_between(&sampler->base_host, host, &shares);
     for (size_t i = 0; i < sampler->count; i++)
         ours += (double)(sampler->samples[i].cpu_ticks - sampler->base_ticks[i]);
     struct metrics_event *event = &sampler->event;
-    double steal = (double)(host->steal - base->steal),
-           iowait = (double)(host->iowait - base->iowait);
+    double ours_pct = ours * shares.tick_pct;
     metrics_begin(event, "host");
-    metrics_double(event, "busy_pct", known ? fmax(0, 100 * (total - unused) / total) : NAN);
-    metrics_double(event, "steal_pct", known ? 100 * steal / total : NAN);
-    metrics_double(event, "iowait_pct", known ? fmax(0, 100 * iowait / total) : NAN);
-    metrics_double(event, "ours_pct", known ? fmin(100, 100 * ours / total) : NAN);
+    metrics_double(event, "busy_pct", shares.busy_pct);
+    metrics_double(event, "steal_pct", shares.steal_pct);
+    metrics_double(event, "iowait_pct", shares.iowait_pct);
+    metrics_double(event, "ours_pct", ours_pct > 100 ? 100 : ours_pct);
     add_disk(sampler);
     metrics_write(sampler->metrics, event);
 }
 
 int sampler_tick(struct sampler *sampler, struct err *err)
 {
-    struct proc_host host = {0};
+    struct host_cpu host = {0};
     int rc = proc_table_read(&sampler->table, sampler->proc_root);
     if (rc == 0)
-        rc = proc_read_host(sampler->proc_root, &host);
+        rc = host_cpu_read(sampler->proc_root, &host);
     if (rc < 0)
         return err_set(err, rc, "cannot read %s: %s", sampler->proc_root, strerror(-rc));
     int64_t now_ns = clock_mono_ns(), boot_us = part_boot_wall_us();

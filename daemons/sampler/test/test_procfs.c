@@ -111,21 +111,6 @@ static void test_pss(void **state)
     assert_int_equal(proc_parse_pss("Pss_Dirty: 116 kB\n", 18, &bytes), -EBADMSG);
 }
 
-static void test_host(void **state)
-{
-    (void)state;
-    const char *text =
-        "cpu  13235 3714 7844 230284 1159 1 301 16 900 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
-    struct proc_host host;
-    assert_int_equal(proc_parse_host(text, strlen(text), &host), 0);
-    assert_int_equal(host.total, 13235 + 3714 + 7844 + 230284 + 1159 + 1 + 301 + 16);
-    assert_int_equal(host.idle, 230284);
-    assert_int_equal(host.iowait, 1159);
-    assert_int_equal(host.steal, 16);
-    assert_int_equal(proc_parse_host("cpu  1 2 3 4 5 6 7", 18, &host), -EBADMSG);
-    assert_int_equal(proc_parse_host("cpu0 1 2 3 4 5 6 7 8 9\n", 23, &host), -EBADMSG);
-}
-
 static void test_this_process_in_the_real_proc(void **state)
 {
     (void)state;
@@ -133,8 +118,6 @@ static void test_this_process_in_the_real_proc(void **state)
     assert_int_equal(proc_read_stat("/proc", getpid(), &stat), 0);
     assert_int_equal(stat.pid, getpid());
     assert_int_equal(stat.parent, getppid());
-    struct proc_host host;
-    assert_int_equal(proc_read_host("/proc", &host), 0);
     struct proc_table table = {0};
     assert_int_equal(proc_table_read(&table, "/proc"), 0);
     const struct proc_stat *found = proc_table_find(&table, getpid());
@@ -155,7 +138,6 @@ int main(void)
         cmocka_unit_test(test_stat_that_is_none),
         cmocka_unit_test(test_io),
         cmocka_unit_test(test_pss),
-        cmocka_unit_test(test_host),
         cmocka_unit_test(test_this_process_in_the_real_proc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
