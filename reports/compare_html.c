@@ -20,24 +20,6 @@ struct page {
 
 /* ---- inside a line ---- */
 
-static void put_escaped(struct buf *out, char c)
-{
-    if (c == '<')
-        buf_puts(out, "&lt;");
-    else if (c == '>')
-        buf_puts(out, "&gt;");
-    else if (c == '&')
-        buf_puts(out, "&amp;");
-    else if (c == '"')
-        buf_puts(out, "&quot;");
-    else if (c == '\'')
-        buf_puts(out, "&#39;");
-    else if ((unsigned char)c >= 0x20 || c == '\t')
-        buf_putc(out, c);
-    else
-        buf_putc(out, ' ');
-}
-
 /* Bytes of a reference that text_markdown may have made; 0: it is something else. */
 static size_t entity_length(const char *at, size_t left)
 {
@@ -85,7 +67,7 @@ static size_t put_code(struct buf *out, const char *text, size_t len)
         return 0;
     buf_puts(out, "<code>");
     for (const char *at = text + 1; at < end; at++)
-        put_escaped(out, *at);
+        text_xml_char(out, *at);
     buf_puts(out, "</code>");
     return (size_t)(end - text) + 1;
 }
@@ -97,7 +79,7 @@ static void put_inline(struct buf *out, const char *text, size_t len)
         const char *at = text + i;
         size_t left = len - i, used = 0;
         if (*at == '\\' && left > 1 && strchr("\\`*_{}[]()#+-.!|~$<>=@:", at[1])) {
-            put_escaped(out, at[1]);
+            text_xml_char(out, at[1]);
             used = 2;
         } else if (*at == '&' && (used = entity_length(at, left)) > 0) {
             buf_append(out, at, used);
@@ -111,7 +93,7 @@ static void put_inline(struct buf *out, const char *text, size_t len)
             used = put_link(out, at, left);
         }
         if (used == 0) {
-            put_escaped(out, *at);
+            text_xml_char(out, *at);
             used = 1;
         }
         i += used;

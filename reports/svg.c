@@ -25,21 +25,8 @@ void svg_text(struct buf *out, const char *text)
 {
     struct buf plain = {0};
     text_plain(&plain, text);
-    for (size_t i = 0; i < plain.len; i++) {
-        char c = plain.data[i];
-        if (c == '<')
-            buf_puts(out, "&lt;");
-        else if (c == '>')
-            buf_puts(out, "&gt;");
-        else if (c == '&')
-            buf_puts(out, "&amp;");
-        else if (c == '"')
-            buf_puts(out, "&quot;");
-        else if (c == '\'')
-            buf_puts(out, "&#39;");
-        else
-            buf_putc(out, c);
-    }
+    for (size_t i = 0; i < plain.len; i++)
+        text_xml_char(out, plain.data[i]);
     buf_free(&plain);
 }
 

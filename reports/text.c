@@ -52,6 +52,24 @@ static void put_plain(struct buf *out, const char *start, const char *at, size_t
     buf_append(out, at, len);
 }
 
+void text_xml_char(struct buf *out, char c)
+{
+    if (c == '<')
+        buf_puts(out, "&lt;");
+    else if (c == '>')
+        buf_puts(out, "&gt;");
+    else if (c == '&')
+        buf_puts(out, "&amp;");
+    else if (c == '"')
+        buf_puts(out, "&quot;");
+    else if (c == '\'')
+        buf_puts(out, "&#39;");
+    else if ((unsigned char)c >= 0x20 || c == '\t')
+        buf_putc(out, c);
+    else
+        buf_putc(out, ' ');
+}
+
 void text_plain(struct buf *out, const char *text)
 {
     walk_text(out, text, put_plain);

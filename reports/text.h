@@ -15,6 +15,10 @@ void text_plain(struct buf *out, const char *text);
  * a mention, or end a cell. Long texts are cut. Readable in raw form, too. */
 void text_markdown(struct buf *out, const char *text);
 
+/* One byte of text in HTML or SVG, in an element or in a quoted attribute; a control byte other
+ * than a tab becomes a blank. */
+void text_xml_char(struct buf *out, char c);
+
 /* Numbers. NAN: "–"; INFINITY (a rank among requests without a 202): "not 202". Three significant
  * digits where that rounds nothing away that matters; a thin group separator is not used, so that
  * figures can be copied. */

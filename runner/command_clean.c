@@ -16,8 +16,6 @@
 #include "sink/sink.h"
 #include "state.h"
 
-#define WAITING_NS (10 * NS_PER_S)
-
 static const struct option_spec clean_options[] = {
     {.name = "runs",
      .type = OPTION_STRING,
@@ -103,25 +101,6 @@ static int clean_below(const char *dir, int levels, const struct scanned *scanne
 
 /* ---- servers that were given ---- */
 
-static int count_waiting(const struct sink_driver *driver, const struct options *options,
-                         int64_t *tasks, struct err *err)
-{
-    struct sink_backlog backlog = {.tasks = -1};
-    struct sink *probe;
-    int rc = driver->open(&probe, SINK_PROBE, options, err);
-    if (rc < 0) {
-        return rc;
-    }
-    int64_t until_ns = clock_mono_ns() + WAITING_NS;
-    do {
-        rc = driver->backlog(probe, &backlog);
-        clock_sleep_ns(50 * NS_PER_MS);
-    } while ((rc < 0 || backlog.tasks < 0) && clock_mono_ns() < until_ns);
-    driver->close(probe, clock_mono_ns() + NS_PER_S);
-    *tasks = rc < 0 ? -1 : backlog.tasks;
-    return 0;
-}
-
 static int clean_sink(const struct options *options, struct err *err)
 {
     const struct sink_driver *driver = sink_find(options_string(options, "sink"));
@@ -142,7 +121,11 @@ static int clean_sink(const struct options *options, struct err *err)
      * answer. */
     rc = rc == 0 ? driver->setup(options, err) : rc;
     if (rc == 0) {
-        rc = count_waiting(driver, options, &tasks, err);
+        rc = given_count_tasks(driver, options, &tasks, err);
+    }
+    if (rc == -ENOMSG) {
+        tasks = -1;
+        rc = 0;
     }
     if (rc == 0 && tasks != 0 && !options_bool(options, "discard-tasks")) {
         rc = tasks > 0 ? err_set(err, -EBUSY,

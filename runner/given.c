@@ -10,6 +10,7 @@
 #include "maindb/pg_call.h"
 
 #define STATEMENT_NS (15 * NS_PER_S)
+#define BACKLOG_NS   (10 * NS_PER_S)
 
 struct given_main {
     char *url;
@@ -219,4 +220,28 @@ int given_same_server(const char *url, const char *other_url, struct err *err)
         rc = read_identity(other_url, other, err);
     }
     return rc < 0 ? rc : strcmp(one, other) == 0;
+}
+
+/* ---- what waits in a sink ---- */
+
+int given_count_tasks(const struct sink_driver *driver, const struct options *options,
+                      int64_t *tasks, struct err *err)
+{
+    struct sink_backlog backlog = {.tasks = -1};
+    struct sink *probe;
+    int rc = driver->open(&probe, SINK_PROBE, options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    int64_t until_ns = clock_mono_ns() + BACKLOG_NS;
+    do {
+        rc = driver->backlog(probe, &backlog);
+        clock_sleep_ns(50 * NS_PER_MS);
+    } while ((rc < 0 || backlog.tasks < 0) && clock_mono_ns() < until_ns);
+    driver->close(probe, clock_mono_ns() + NS_PER_S);
+    if (rc < 0 || backlog.tasks < 0) {
+        return err_set(err, -ENOMSG, "it does not tell how many tasks it holds already");
+    }
+    *tasks = backlog.tasks;
+    return 0;
 }

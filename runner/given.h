@@ -12,8 +12,10 @@
 #define SLUICE_RUNNER_GIVEN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
+#include "sink/sink.h"
 
 struct given_main; /* holds the schema against a second run */
 
@@ -33,5 +35,10 @@ int given_main_remove(const char *url, struct err *err);
 
 /* Do two Postgres URLs lead to the same server? 1, 0; negative: at least one could not be asked. */
 int given_same_server(const char *url, const char *other_url, struct err *err);
+
+/* How many tasks a sink holds, asked for up to ten seconds. -ENOMSG: it does not tell; or why it
+ * can't be opened. */
+int given_count_tasks(const struct sink_driver *driver, const struct options *options,
+                      int64_t *tasks, struct err *err);
 
 #endif

@@ -7,7 +7,6 @@
 #include "run.h"
 
 /* The first answer of a sink that was just connected may take a moment. */
-#define BACKLOG_NS (10 * NS_PER_S)
 
 int given_start_main(struct one_run *run, struct err *err)
 {
@@ -51,35 +50,12 @@ void given_describe(struct one_run *run, const char *role, const char *name, con
     free(shown);
 }
 
-/* -EIO: it does not tell. */
-static int count_tasks(const struct sink_driver *driver, const struct options *options,
-                       int64_t *tasks, struct err *err)
-{
-    struct sink_backlog backlog = {.tasks = -1};
-    struct sink *probe;
-    int rc = driver->open(&probe, SINK_PROBE, options, err);
-    if (rc < 0) {
-        return rc;
-    }
-    int64_t until_ns = clock_mono_ns() + BACKLOG_NS;
-    do {
-        rc = driver->backlog(probe, &backlog);
-        clock_sleep_ns(50 * NS_PER_MS);
-    } while ((rc < 0 || backlog.tasks < 0) && clock_mono_ns() < until_ns);
-    driver->close(probe, clock_mono_ns() + NS_PER_S);
-    if (rc < 0 || backlog.tasks < 0) {
-        return err_set(err, -EIO, "it does not tell how many tasks it holds already");
-    }
-    *tasks = backlog.tasks;
-    return 0;
-}
-
 /* Somebody's tasks would be drained into this run's main DB, and take its audit for fools. */
 static int check_empty(const struct sink_driver *driver, const struct options *options,
                        struct err *err)
 {
     int64_t tasks = 0;
-    int rc = driver->flags & SINK_DRAINS ? count_tasks(driver, options, &tasks, err) : 0;
+    int rc = driver->flags & SINK_DRAINS ? given_count_tasks(driver, options, &tasks, err) : 0;
     if (tasks > 0) {
         rc = err_set(err, -EBUSY,
                      "it holds %lld tasks already, which this run would drain: let their own "
@@ -192,7 +168,7 @@ int64_t given_tasks_left(const struct scenario *scenario, const struct sink_driv
     int64_t tasks = 0;
     int rc = make_options(&options, scenario, driver, sink_url, &err);
     if (rc == 0 && driver->flags & SINK_DRAINS) {
-        rc = count_tasks(driver, options, &tasks, &err);
+        rc = given_count_tasks(driver, options, &tasks, &err);
     }
     options_free(options);
     return rc < 0 ? -1 : tasks;

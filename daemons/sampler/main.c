@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -19,6 +18,7 @@
 #include "periodic.h"
 #include "pod_main.h"
 #include "probes.h"
+#include "record.h"
 #include "sampler.h"
 
 enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_UNUSABLE = 3 };
@@ -122,34 +122,6 @@ static int read_settings(struct program *program, struct err *err)
     return 0;
 }
 
-static void write_start(struct program *program)
-{
-    struct metrics_event event = {0};
-    struct buf settings = {0};
-    options_json(program->options, &settings);
-    metrics_begin(&event, "start");
-    metrics_string(&event, "role", "sampler");
-    metrics_string(&event, "sink", program->driver->name);
-    metrics_string(&event, "version", SLUICE_VERSION);
-    metrics_int(&event, "pid", getpid());
-    metrics_json(&event, "settings", settings.data);
-    metrics_string(&event, "net_note", netdiag_note);
-    metrics_write(program->metrics, &event);
-    metrics_flush(program->metrics);
-    metrics_event_free(&event);
-    buf_free(&settings);
-}
-
-static void write_stop(struct program *program, const char *why)
-{
-    struct metrics_event event = {0};
-    metrics_begin(&event, "stop");
-    metrics_string(&event, "role", "sampler");
-    metrics_string(&event, "why", why);
-    metrics_write(program->metrics, &event);
-    metrics_event_free(&event);
-}
-
 /* A disk that can't be told is a figure less, no more. */
 static void choose_disk(struct program *program)
 {
@@ -174,7 +146,7 @@ static int start(struct program *program, struct err *err)
     choose_disk(program);
     program->sampler = sampler_new("/proc", program->parts, program->part_count,
                                    program->disk[0] ? program->disk : NULL, program->metrics);
-    write_start(program);
+    record_start(program->metrics, program->options, NULL, program->driver->name, netdiag_note);
     program->sink_probe.driver = program->driver;
     program->sink_probe.options = program->options;
     program->sink_probe.metrics = program->db_probe.metrics = program->metrics;
@@ -223,7 +195,7 @@ static bool settle(struct program *program, const char *why)
         log_warning("the sink's last backlog is not known: it did not answer");
     if (!db_ended)
         log_warning("the main DB's last count is not known: it did not answer");
-    write_stop(program, why);
+    record_stop(program->metrics, why);
     metrics_flush(program->metrics);
     return sink_ended && db_ended;
 }

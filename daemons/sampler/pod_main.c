@@ -8,13 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "common/stop.h"
 #include "metrics/metrics.h"
 #include "pod.h"
 #include "ready.h"
+#include "record.h"
 
 enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_UNUSABLE = 3 };
 
@@ -106,35 +106,6 @@ static int await_folder(const struct pod_program *program)
     return 0;
 }
 
-static void write_start(struct pod_program *program)
-{
-    struct metrics_event event = {0};
-    struct buf settings = {0};
-    options_json(program->options, &settings);
-    metrics_begin(&event, "start");
-    metrics_string(&event, "role", "sampler");
-    metrics_string(&event, "pod", program->settings.who);
-    metrics_string(&event, "sink", options_string(program->options, "sink"));
-    metrics_string(&event, "version", SLUICE_VERSION);
-    metrics_int(&event, "pid", getpid());
-    metrics_json(&event, "settings", settings.data);
-    metrics_string(&event, "net_note", pod_net_note);
-    metrics_write(program->metrics, &event);
-    metrics_flush(program->metrics);
-    metrics_event_free(&event);
-    buf_free(&settings);
-}
-
-static void write_stop(struct pod_program *program, const char *why)
-{
-    struct metrics_event event = {0};
-    metrics_begin(&event, "stop");
-    metrics_string(&event, "role", "sampler");
-    metrics_string(&event, "why", why);
-    metrics_write(program->metrics, &event);
-    metrics_event_free(&event);
-}
-
 static int open_metrics(struct pod_program *program, struct err *err)
 {
     int rc = metrics_open_as(&program->metrics, options_string(program->options, "metrics"),
@@ -142,14 +113,15 @@ static int open_metrics(struct pod_program *program, struct err *err)
     if (rc < 0)
         return rc;
     program->run_folder = folder_of(metrics_path(program->metrics));
-    write_start(program);
+    record_start(program->metrics, program->options, program->settings.who,
+                 options_string(program->options, "sink"), pod_net_note);
     return 0;
 }
 
 static int close_metrics(struct pod_program *program, const char *why)
 {
     if (program->metrics)
-        write_stop(program, why);
+        record_stop(program->metrics, why);
     int rc = metrics_close(program->metrics);
     program->metrics = NULL;
     free(program->run_folder);
