@@ -105,7 +105,6 @@ int valkey_judge(const struct valkey_target *target, const char *what, const red
 int valkey_broken(const struct valkey_target *target, const redisContext *context, struct err *err);
 /* "name:value" out of what INFO said. */
 bool valkey_info(const char *info, const char *name, char *out, size_t out_bytes);
-double valkey_info_number(const char *info, const char *name);
 
 /* Makes stream and group where they are not; 0 when they are there. */
 int valkey_make_group(const struct valkey_target *target, redisContext *context,

@@ -145,12 +145,6 @@ bool valkey_info(const char *info, const char *name, char *out, size_t out_bytes
     return false;
 }
 
-double valkey_info_number(const char *info, const char *name)
-{
-    char text[64];
-    return valkey_info(info, name, text, sizeof(text)) ? strtod(text, NULL) : 0;
-}
-
 int valkey_make_group(const struct valkey_target *target, redisContext *context,
                       int64_t deadline_ns, struct err *err)
 {

@@ -471,7 +471,7 @@ static void urls_are_read(void **state)
         {"redis://:p@h:65535/15", "h", "65535", NULL, "p", 15},
         {"redis://u:p@[::1]:7/2", "::1", "7", "u", "p", 2},
         {"redis://u%40x:p%3a%2F@1.2.3.4", "1.2.3.4", "6379", "u@x", "p:/", 0},
-        {"redis://u:a@b:c/d@h:9", "h", "9", "u", "a@b:c/d", 0},
+        {"redis://u:a%40b%3Ac%2Fd@h:9", "h", "9", "u", "a@b:c/d", 0},
         {"redis://:%70@h", "h", "6379", NULL, "p", 0},
     };
     static const char *const bad[] = {
@@ -479,7 +479,7 @@ static void urls_are_read(void **state)
         "redis://h:x",   "redis://h:65536",  "redis://h:12x",    "redis://h/x",
         "redis://h/1/2", "redis://h?db=1",   "redis://secret@h", "redis://:secret%zz@h",
         "redis://[::1",  "redis://:secret@", "redis://u%00:p@h", "redis://:secret%4@h",
-        "redis://h:",    "redis://[::1]x:3", "redis://h:1/-1",
+        "redis://h:",    "redis://[::1]x:3", "redis://h:1/-1",   "redis://u:secret@b:c/d@h:9",
     };
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -505,8 +505,9 @@ static void urls_are_read(void **state)
         struct options *options = valkey_options(1, NULL, NULL);
         struct valkey_target target;
         struct err err = {0};
-        set_option(options, "sink-url", bad[i]);
-        if (valkey_target_new(&target, options, &err) != -EINVAL) {
+        /* A password that others may read in another way is refused before it comes here. */
+        if (options_set(options, "sink-url", bad[i], "test", &err) != -EINVAL &&
+            valkey_target_new(&target, options, &err) != -EINVAL) {
             fail_msg("%s was taken", bad[i]);
         }
         assert_true(strlen(err.text) > 20);
