@@ -1,7 +1,6 @@
 /* Oracle: fixtures/tiny, worked out by hand (its README.md), for what compare.md and compare.json
  * must say; the rules of a run that counts (tables_surroundings.c tells them to readers) for what
- * happens to a copy with one thing made wrong; and for damaged copies: never a crash, never invalid
- * JSON, and a loss that the whole files show never turns into "lost nothing". */
+ * happens to a copy with one thing made wrong. Damage and foreign text: test_hostile.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,109 +8,14 @@
 
 #include <cmocka.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "page_check.h"
-#include "reports/against.h"
 #include "reports/report.h"
 #include "rundir.h"
-
-static const char *const runs[] = {"wal/1", "wal/2", "wal/3", "direct/1"};
-static const char *const files[] = {
-    "manifest.json", "ledger.tsv",     "ledger-probe.tsv", "main.tsv",      "loadgen.jsonl",
-    "api-1.jsonl",   "worker-1.jsonl", "worker-2.jsonl",   "sampler.jsonl", "runner.jsonl"};
-enum { RUNS = 4, FILES = 10 };
-
-/* A fresh copy of the fixture's first n runs. */
-static char *copy_tiny(size_t n)
-{
-    char *dir = rundir_make();
-    for (size_t run = 0; run < n; run++) {
-        char *from = xasprintf("%s/tiny/%s", FIXTURES, runs[run]);
-        char *to = xasprintf("%s/%s", dir, runs[run]);
-        for (size_t i = 0; i < FILES; i++) {
-            char *path = xasprintf("%s/%s", from, files[i]);
-            if (file_exists(path)) {
-                char *text = rundir_read(from, files[i]);
-                rundir_puts(to, files[i], text);
-                free(text);
-            }
-            free(path);
-        }
-        free(from);
-        free(to);
-    }
-    return dir;
-}
-
-/* Replaces one text in one file, every time it is there (at least once). */
-static void change(const char *dir, const char *name, const char *old, const char *fresh)
-{
-    char *text = rundir_read(dir, name);
-    struct buf out = {0};
-    const char *at = text;
-    assert_non_null(strstr(text, old));
-    for (const char *hit; (hit = strstr(at, old)); at = hit + strlen(old)) {
-        buf_append(&out, at, (size_t)(hit - at));
-        buf_puts(&out, fresh);
-    }
-    buf_puts(&out, at);
-    rundir_write(dir, name, out.data, out.len);
-    buf_free(&out);
-    free(text);
-}
-
-/* Reports; returns compare.md, and fills result. compare.json must be valid. */
-static char *report(const char *dir, struct report_result *result)
-{
-    struct err err = {0};
-    if (report_comparison(dir, result, &err) != 0)
-        fail_msg("%s", err.text);
-    char *json = rundir_read(dir, "compare.json");
-    if (json_check(json, strlen(json), &err) != 0)
-        fail_msg("compare.json: %s", err.text);
-    free(json);
-    return rundir_read(dir, "compare.md");
-}
-
-static void has(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" is missing in:\n%.6000s", part, text);
-}
-
-static void has_not(const char *text, const char *part)
-{
-    const char *at = strstr(text, part);
-    if (at)
-        fail_msg("\"%s\" is there: ...%.200s", part, at);
-}
-
-/* The nth cell (from 0: the label) of the first row with this label, blanks stripped; a static
- * text. */
-static const char *cell(const char *markdown, const char *label, int n)
-{
-    static char text[256];
-    char *start = xasprintf("\n| %s ", label);
-    const char *row = strstr(markdown, start);
-    assert_non_null(row);
-    free(start);
-    row += 2;
-    for (; n > 0; n--)
-        row = strchr(row, '|') + 1;
-    row += strspn(row, " ");
-    size_t len = strcspn(row, "|\n");
-    while (len > 0 && row[len - 1] == ' ')
-        len--;
-    snprintf(text, sizeof(text), "%.*s", (int)len, row);
-    return text;
-}
+#include "tiny.h"
 
 static void test_tiny(void **state)
 {
@@ -176,7 +80,7 @@ static void test_terms(void **state)
     char *dir = copy_tiny(RUNS);
     struct report_result result;
     for (size_t i = 0; i < RUNS; i++) {
-        char *run = xasprintf("%s/%s", dir, runs[i]);
+        char *run = xasprintf("%s/%s", dir, tiny_runs[i]);
         change(run, "manifest.json", "\"listen\": \"127.0.0.1:8080\"",
                i == 1 ? "\"backlog-max\": \"7\", \"ack-deadline\": \"5s\""
                       : "\"backlog-max\": \"8\", \"ack-deadline\": \"5s\"");
@@ -485,23 +389,6 @@ static void test_left_out(void **state)
     }
 }
 
-static void lose_one(const char *run)
-{
-    /* The last row before the end: the last task of the last batch. */
-    char *text = rundir_read(run, "main.tsv");
-    char *end = strstr(text, "#end rows=20");
-    assert_non_null(end);
-    char *row = end - 1;
-    while (row[-1] != '\n')
-        row--;
-    struct buf out = {0};
-    buf_append(&out, text, (size_t)(row - text));
-    buf_puts(&out, "#end rows=19\n");
-    rundir_write(run, "main.tsv", out.data, out.len);
-    buf_free(&out);
-    free(text);
-}
-
 /* A lost task is lost, also in a run that does not count. */
 static void test_loss_stays(void **state)
 {
@@ -575,165 +462,6 @@ static void test_none_counts(void **state)
     rundir_remove(dir);
 }
 
-/* ---- foreign text ---- */
-
-#define NASTY                                                                                      \
-    "<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*\\n\\u001b[31m</title></script><svg "    \
-    "onload=x>\\\"'&#60;b&#62;{\\\"a\\\": 1}"
-
-static void check_inert(const char *md)
-{
-    has(md, "&lt;img src=x");
-    has_not(md, "<img");
-    has_not(md, "a](javascript"); /* the bracket is escaped: "a\\](" */
-    has_not(md, "\x1b");
-    /* Every row of a table has as many cells as its header. */
-    size_t wanted = 0;
-    for (const char *line = md; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-        size_t pipes = 0, len = strcspn(line, "\n");
-        if (line[0] != '|') {
-            wanted = 0;
-            continue;
-        }
-        for (size_t i = 0; i < len; i++)
-            pipes += line[i] == '|';
-        if (wanted && pipes != wanted)
-            fail_msg("%zu cells instead of %zu: %.*s", pipes, wanted, (int)len, line);
-        wanted = pipes;
-    }
-}
-
-static void check_page(const char *dir, const char *name)
-{
-    char why[256], *page = rundir_read(dir, name);
-    if (!page_check(page, why, sizeof(why)))
-        fail_msg("%s: %s", name, why);
-    free(page);
-}
-
-/* The checker itself must be able to fail. */
-static void test_page_check(void **state)
-{
-    (void)state;
-    static const char *const bad[] = {
-        "<p>a",
-        "<p>a</b>",
-        "<b>a</b>",
-        "<p onclick=\"a\">a</p>",
-        "<p class=a>a</p>",
-        "<p>a > b</p>",
-        "<p>&nbsp;</p>",
-        "<p>a & b</p>",
-        "<a href=\"javascript:b\">a</a>",
-        "<a href=\"//b\">a</a>",
-        "<p class=\"<\">a</p>",
-        "<p>\x1b[31m</p>",
-        "<script>a</title></script>",
-        "<!-- a -->",
-        "<p class=\"a\"\"></p>",
-    };
-    char why[256];
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        if (page_check(bad[i], why, sizeof(why)))
-            fail_msg("taken: %s", bad[i]);
-    assert_true(page_check("<p class=\"a\">a &lt; &#35; <code>b</code></p>\n", why, sizeof(why)));
-}
-
-static size_t count(const char *text, const char *part)
-{
-    size_t found = 0;
-    while ((text = strstr(text, part))) {
-        found++;
-        text += strlen(part);
-    }
-    return found;
-}
-
-/* The page says what compare.md says, holds all pictures, and can neither load nor send anything.
- */
-static void test_page(void **state)
-{
-    (void)state;
-    char *dir = copy_tiny(RUNS);
-    struct report_result result;
-    char *md = report(dir, &result), *html = rundir_read(dir, "compare.html");
-    check_page(dir, "compare.html");
-    assert_true(strlen(html) < 2 * 1024 * 1024);
-    has(html, "content=\"default-src 'none'; script-src 'sha256-");
-    has_not(html, "unsafe-");
-    has_not(html, "fetch(");
-    has_not(html, "XMLHttpRequest");
-    has_not(html, "innerHTML");
-    has_not(html, "import");
-    has_not(html, "url(http");
-    assert_int_equal(count(html, "<script"), 1);
-    assert_int_equal(count(html, "<style"), 2);
-    assert_int_equal(count(html, "<svg"), 6);
-    /* Every row of every table, heading and entry of a list. */
-    assert_int_equal(count(html, "<tr>"), count(md, "\n|") - count(md, "\n| -"));
-    assert_int_equal(count(html, "<h2>"), count(md, "\n## "));
-    assert_int_equal(count(html, "<h3>"), count(md, "\n### "));
-    assert_int_equal(count(html, "<li>"), count(md, "\n- ") + count(md, "\n> - "));
-    has(html, "<td>SLA: api p99 &lt;= 50 ms</td><td class=\"r\"><strong>met</strong></td>");
-    has(html, "<td class=\"r\">20 ms (12 to 31 ms)</td>");
-    has(html, "<li><strong>wal</strong>: meets the SLA (api p99 20 ms, limit 50 ms)");
-    *strstr(html, "<script") = '\0'; /* what is left is text */
-    has_not(html, "**");
-    has_not(html, "\\");
-    free(html);
-    free(md);
-    report_result_free(&result);
-    rundir_remove(dir);
-}
-
-static void test_inert(void **state)
-{
-    (void)state;
-    char *dir = copy_tiny(RUNS), *run = xasprintf("%s/wal/1", dir);
-    struct report_result result;
-    static const char *const manifest_texts[] = {
-        "\"wal\"",
-        "\"tiny\"",
-        "\"steady\"",
-        "\"PostgreSQL\"",
-        "\"15.1\"",
-        "\"Debian 12\"",
-        "\"paced\"",
-        "\"abc1234\"",
-        "\"survives a crash of the process and of the OS, not of the disk\""};
-    for (size_t i = 0; i < sizeof(manifest_texts) / sizeof(manifest_texts[0]); i++)
-        change(run, "manifest.json", manifest_texts[i], "\"" NASTY "\"");
-    change(run, "manifest.json", "\"unsafe\": []", "\"unsafe\": [\"" NASTY "\"]");
-    change(run, "manifest.json", "\"fsync\": \"on\"", "\"" NASTY "\": \"" NASTY "\"");
-    change(run, "sampler.jsonl", "\"who\": \"api\"", "\"who\": \"" NASTY "\"");
-    change(run, "sampler.jsonl", "\"segments\"", "\"" NASTY "\"");
-    change(run, "runner.jsonl", "\"worker\"", "\"" NASTY "\"");
-    change(run, "loadgen.jsonl", "\"steady\"", "\"" NASTY "\"");
-    change(run, "ledger.tsv", "\tsteady",
-           "\t<img src=x onerror=alert(1)>|`id`[a](javascript:b)*c*");
-    /* Leave only this run, so that its texts are the reference's. */
-    for (size_t i = 1; i < RUNS; i++) {
-        char *other = xasprintf("%s/%s", dir, runs[i]);
-        assert_int_equal(file_remove_tree(other, NULL), 0);
-        free(other);
-    }
-    char *md = report(dir, &result);
-    check_inert(md);
-    has_not(result.summary.data, "\x1b");
-    check_page(dir, "compare.html");
-    char *html = rundir_read(dir, "compare.html");
-    assert_int_equal(count(html, "<script"), 1);
-    has(html, "&lt;img src=x onerror=alert(1)&gt;|`id`[a](javascript:b)*c*");
-    free(html);
-    check_page(dir, "charts/backlog.svg");
-    check_page(dir, "charts/latency.svg");
-    check_page(dir, "charts/cpu.svg");
-    free(md);
-    report_result_free(&result);
-    free(run);
-    rundir_remove(dir);
-}
-
 /* ---- charts ---- */
 
 static void test_charts(void **state)
@@ -765,7 +493,7 @@ static void test_charts(void **state)
     report_result_free(&result);
     /* A picture that has nothing to show any more is gone: it would show other figures. */
     for (size_t i = 0; i < RUNS; i++) {
-        char *run = xasprintf("%s/%s", dir, runs[i]);
+        char *run = xasprintf("%s/%s", dir, tiny_runs[i]);
         change(run, "manifest.json", "\"load_end_us\": 1010000000", "\"load_end_us\": 1");
         free(run);
     }
@@ -778,116 +506,6 @@ static void test_charts(void **state)
     free(path);
     free(md);
     report_result_free(&result);
-    rundir_remove(dir);
-}
-
-/* ---- bad input ---- */
-
-static void test_nothing_there(void **state)
-{
-    (void)state;
-    char *dir = rundir_make();
-    struct report_result result;
-    struct err err = {0};
-    assert_int_equal(report_comparison(dir, &result, &err), -ENOENT);
-    has(err.text, "holds no run");
-    report_result_free(&result);
-    assert_int_equal(report_comparison("/nonexistent/x", &result, &err), -ENOENT);
-    has(err.text, "/nonexistent/x");
-    report_result_free(&result);
-    /* Folders that only look like runs are somebody else's: nothing is written there. */
-    rundir_puts(dir, "wal/1/x", "");
-    rundir_puts(dir, "charts/backlog.svg", "an old picture");
-    assert_int_equal(report_comparison(dir, &result, &err), -ENOENT);
-    has(err.text, "holds no run");
-    report_result_free(&result);
-    char *untouched = xasprintf("%s/charts/backlog.svg", dir);
-    char *written = xasprintf("%s/wal/1/audit.json", dir);
-    assert_true(file_exists(untouched));
-    assert_false(file_exists(written));
-    free(untouched);
-    free(written);
-    /* An empty run folder beside a manifest: found, left out, every missing file named. */
-    rundir_puts(dir, "wal/2/manifest.json", "{");
-    char *md = report(dir, &result);
-    char *picture = xasprintf("%s/charts/backlog.svg", dir);
-    assert_false(file_exists(picture));
-    free(picture);
-    assert_int_equal(result.runs, 2);
-    assert_int_equal(result.voided, 2);
-    has(md, "manifest.json");
-    has(md, "ledger.tsv");
-    has(md, "worker-\\*.jsonl is missing");
-    free(md);
-    report_result_free(&result);
-    rundir_remove(dir);
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    uint64_t z = (*seed += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-}
-
-/* Cuts, flips, zeroes, doubles or removes a piece of bytes[0..*len-1], which has room for twice
- * that. */
-static void damage(char *bytes, size_t *len, uint64_t *seed)
-{
-    size_t at = (size_t)(next_random(seed) % *len), rest = *len - at;
-    size_t piece = (size_t)(next_random(seed) % (rest < 64 ? rest : 64)) + 1;
-    switch (next_random(seed) % 5) {
-    case 0:
-        *len = at;
-        break;
-    case 1:
-        bytes[at] = (char)next_random(seed);
-        break;
-    case 2:
-        memset(bytes + at, 0, piece);
-        break;
-    case 3:
-        memmove(bytes + at + piece, bytes + at, rest);
-        *len += piece;
-        break;
-    default:
-        memmove(bytes + at, bytes + at + piece, rest - piece);
-        *len -= piece;
-    }
-}
-
-static void test_damage(void **state)
-{
-    (void)state;
-    uint64_t seed = (uint64_t)time(NULL);
-    const char *given = getenv("SLUICE_TEST_SEED");
-    if (given)
-        seed = strtoull(given, NULL, 10);
-    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir);
-    lose_one(run);
-    for (size_t i = 0; i < FILES; i++) {
-        char *whole = rundir_read(run, files[i]);
-        size_t whole_len = strlen(whole);
-        char *bytes = xmalloc(2 * whole_len + 256);
-        for (int round = 0; round < 60; round++) {
-            uint64_t round_seed = seed;
-            size_t len = whole_len;
-            memcpy(bytes, whole, len);
-            damage(bytes, &len, &seed);
-            rundir_write(run, files[i], bytes, len);
-            struct report_result result;
-            free(report(dir, &result));
-            if (result.failed + result.voided == 0 && !strstr(result.summary.data, "excused"))
-                fail_msg("%s, SLUICE_TEST_SEED=%llu: the loss is gone: %s", files[i],
-                         (unsigned long long)round_seed, result.summary.data);
-            report_result_free(&result);
-        }
-        rundir_write(run, files[i], whole, whole_len);
-        free(bytes);
-        free(whole);
-    }
-    free(run);
     rundir_remove(dir);
 }
 
@@ -992,26 +610,6 @@ static void test_conditions(void **state)
     rundir_remove(dir);
 }
 
-/* The sinks of a copy of tiny: wal/1 to 3 as they are, and as another sink with other latencies. */
-static void copy_as(const char *dir, const char *from, const char *to, const char *sink)
-{
-    char *source = xasprintf("%s/%s", dir, from), *target = xasprintf("%s/%s", dir, to);
-    char *name = xasprintf("\"sink\": \"%s\"", sink);
-    for (size_t i = 0; i < FILES; i++) {
-        char *path = xasprintf("%s/%s", source, files[i]);
-        if (file_exists(path)) {
-            char *text = rundir_read(source, files[i]);
-            rundir_puts(target, files[i], text);
-            free(text);
-        }
-        free(path);
-    }
-    change(target, "manifest.json", "\"sink\": \"wal\"", name);
-    free(name);
-    free(source);
-    free(target);
-}
-
 static void test_order(void **state)
 {
     (void)state;
@@ -1045,202 +643,17 @@ static void test_order(void **state)
     rundir_remove(dir);
 }
 
-static void judge(double a_min, double a, double a_max, size_t a_n, double b_min, double b,
-                  double b_max, size_t b_n, bool highest, enum against wanted)
-{
-    struct spread before = {a, a_min, a_max, a_n}, after = {b, b_min, b_max, b_n};
-    assert_int_equal(against_judge(before, after, highest), wanted);
-}
-
-static void test_judge(void **state)
-{
-    (void)state;
-    judge(9, 10, 11, 3, 11.5, 12, 13, 3, false, AGAINST_WORSE);
-    judge(9, 10, 11, 3, 11.5, 12, 13, 3, true, AGAINST_BETTER);
-    judge(11.5, 12, 13, 2, 9, 10, 11, 3, false, AGAINST_BETTER);
-    judge(9, 10, 11, 3, 11, 12, 13, 3, false, AGAINST_TIE);          /* they touch */
-    judge(10, 10, 10, 3, 10.4, 10.5, 10.6, 3, false, AGAINST_TIE);   /* 5 % */
-    judge(10, 10, 10, 3, 10.4, 10.6, 10.6, 3, false, AGAINST_WORSE); /* 6 % */
-    judge(10, 10, 10, 1, 19, 19, 20, 3, false, AGAINST_TIE);         /* one run: a factor of 2 */
-    judge(10, 10, 10, 1, 21, 21, 21, 1, false, AGAINST_WORSE);
-    judge(10, 10, 10, 1, 4.9, 4.9, 4.9, 1, false, AGAINST_BETTER);
-    judge(10, 10, 10, 1, 4.9, 4.9, 4.9, 1, true, AGAINST_WORSE);
-    judge(10, 10, 10, 1, INFINITY, INFINITY, INFINITY, 1, false, AGAINST_WORSE);
-    judge(INFINITY, INFINITY, INFINITY, 1, INFINITY, INFINITY, INFINITY, 1, false, AGAINST_TIE);
-    judge(9, 10, 11, 2, INFINITY, INFINITY, INFINITY, 2, false, AGAINST_WORSE);
-    judge(INFINITY, INFINITY, INFINITY, 2, INFINITY, INFINITY, INFINITY, 2, false, AGAINST_TIE);
-    judge(INFINITY, INFINITY, INFINITY, 2, 9, 10, 11, 2, false, AGAINST_BETTER);
-    judge(0, 0, 0, 2, 0, 0, 0, 2, false, AGAINST_TIE);
-    judge(NAN, NAN, NAN, 0, 1, 1, 1, 1, false, AGAINST_UNKNOWN);
-}
-
-static char *against(const char *a, const char *b, struct report_against *result)
-{
-    struct err err = {0};
-    if (report_against(a, b, result, &err) != 0)
-        fail_msg("%s", err.text);
-    return result->text.data;
-}
-
-static void change_all(const char *dir, const char *file, const char *old, const char *fresh)
-{
-    for (int i = 1; i <= 3; i++) {
-        char *run = xasprintf("%s/wal/%d", dir, i);
-        change(run, file, old, fresh);
-        free(run);
-    }
-}
-
-static void test_against(void **state)
-{
-    (void)state;
-    char *a = copy_tiny(RUNS), *b = copy_tiny(RUNS);
-    struct report_against result;
-    char *md = against(a, b, &result);
-    assert_true(result.fair && result.worse_count == 0 && result.judged == 1 &&
-                result.unjudged == 0);
-    has(md, "Scenario, host, build, settings and servers are the same.");
-    has(md, "| api p99, steady, outside faults | 20 ms (12 to 31 ms) | 20 ms (12 to 31 ms) | "
-            "+0.0 % |           tie |");
-    report_against_free(&result);
-    /* B twice as slow at the median, and above A's range: 10 becomes 60. */
-    change_all(b, "loadgen.jsonl", "\"latency_ms\": 10.000", "\"latency_ms\": 48.000");
-    change_all(b, "loadgen.jsonl", "\"latency_ms\": 11.000", "\"latency_ms\": 49.000");
-    change_all(b, "manifest.json", "\"batch\": 6", "\"batch\": 1");
-    change_all(b, "manifest.json", "\"cpu\": \"", "\"cpu\": \"<b>|");
-    md = against(a, b, &result);
-    assert_true(result.fair);
-    has(result.worse.data, "wal: api p99, steady, outside faults");
-    has(md, "|     **worse** |");
-    has(md, "| scenario worker");
-    has(md, "&lt;b&gt;&#124;");
-    has_not(md, "<b>");
-    report_against_free(&result);
-    md = against(b, a, &result); /* a swapped pair is better, not worse */
-    assert_int_equal(result.worse_count, 0);
-    has(md, "|        better |");
-    report_against_free(&result);
-    /* The SLA, met before; another load; a sink that is gone. */
-    change_all(b, "loadgen.jsonl", "\"latency_ms\": 49.000", "\"latency_ms\": 51.000");
-    md = against(a, b, &result);
-    has(result.worse.data, "wal: the SLA, met before");
-    has(md, "SLA: A met, B missed.");
-    report_against_free(&result);
-    change_all(b, "manifest.json", "\"rps\": 2", "\"rps\": 3");
-    md = against(a, b, &result);
-    assert_false(result.fair);
-    assert_string_equal(result.unfair.data, "load");
-    has(md, "**Not the same work** (scenario: load)");
-    report_against_free(&result);
-    char *gone = xasprintf("%s/wal", b);
-    assert_int_equal(file_remove_tree(gone, NULL), 0);
-    free(gone);
-    md = against(a, b, &result);
-    assert_int_equal(result.unjudged, 1);
-    has(md, "Left out: wal, which only A has.");
-    report_against_free(&result);
-    md = against(b, a, &result);
-    assert_int_equal(result.unjudged, 0); /* one more is no loss */
-    has(md, "Left out: wal, which only B has.");
-    report_against_free(&result);
-    struct err err = {0};
-    assert_int_equal(report_against(a, "/nonexistent", &result, &err), -ENOENT);
-    report_against_free(&result);
-    rundir_remove(a);
-    rundir_remove(b);
-}
-
-/* A lost task is no noise, and neither is one run that does not count. */
-static void test_against_lost(void **state)
-{
-    (void)state;
-    char *a = copy_tiny(1), *b = copy_tiny(1), *run = xasprintf("%s/wal/1", b);
-    struct report_against result;
-    char *table = rundir_read(run, "main.tsv"), *row = strchr(table, '\n') + 1;
-    char *rest = strchr(row, '\n') + 1;
-    memmove(row, rest, strlen(rest) + 1);
-    char *end = strstr(table, "#end rows=20");
-    assert_non_null(end);
-    end[strlen("#end rows=")] = '1';
-    end[strlen("#end rows=1")] = '9';
-    rundir_puts(run, "main.tsv", table);
-    free(table);
-    char *md = against(a, b, &result);
-    has(result.worse.data, "wal: audits that failed");
-    has(md, "With one run on a side the noise is not known");
-    report_against_free(&result);
-    change(run, "manifest.json", "\"complete\"", "\"interrupted\"");
-    md = against(a, b, &result);
-    has(md, "Left out: no run of B counts (the run is interrupted).");
-    has(result.worse.data, "wal: audits that failed");
-    assert_int_equal(result.unjudged, 1);
-    report_against_free(&result);
-    free(run);
-    rundir_remove(a);
-    rundir_remove(b);
-}
-
-static void test_export(void **state)
-{
-    (void)state;
-    char *dir = copy_tiny(1), *run = xasprintf("%s/wal/1", dir), *text = NULL;
-    size_t len = 0;
-    struct err err = {0};
-    change(run, "ledger.tsv", "\twarm-up\n", "\t=1+\"x\",y\n");
-    FILE *out = open_memstream(&text, &len);
-    assert_int_equal(export_csv(run, out, &err), 0);
-    fclose(out);
-    int lines = 0;
-    for (size_t i = 0; i < len; i++)
-        lines += text[i] == '\n';
-    assert_int_equal(lines, 21); /* without the runner's probe */
-    has(text, "id,phase,in_fault,code,outcome,due_s,sent_s,done_s,committed_s,api_ms,service_ms,"
-              "durable_ms,age_ms\n");
-    /* By fixtures/README.md: the 7 ms request at 2.25 s, sent 0.25 ms late, committed at 4.5 s. */
-    has(text,
-        ",steady,0,202,durable,2.250000,2.250250,2.257000,4.500000,7.000,6.750,0.700,5000.000\n");
-    has(text, ",steady,1,503,refused,6.250000,6.250250,6.252000,,2.000,1.750,,\n");
-    has(text, ",\"'=1+\"\"x\"\",y\",0,202,");
-    free(text);
-    change(run, "ledger.tsv", "#end", "#");
-    out = open_memstream(&text, &len);
-    assert_int_equal(export_csv(run, out, &err), -EBADMSG);
-    has(err.text, "ledger.tsv");
-    fclose(out);
-    assert_int_equal(len, 0);
-    free(text);
-    free(run);
-    rundir_remove(dir);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conditions),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_judge),
-        cmocka_unit_test(test_against),
-        cmocka_unit_test(test_against_lost),
-        cmocka_unit_test(test_export),
-        cmocka_unit_test(test_terms),
-        cmocka_unit_test(test_rewrite),
-        cmocka_unit_test(test_recovery),
-        cmocka_unit_test(test_unknown_background),
-        cmocka_unit_test(test_tiny),
-        cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_unseen_ends),
-        cmocka_unit_test(test_loss_stays),
-        cmocka_unit_test(test_not_drained),
-        cmocka_unit_test(test_none_counts),
-        cmocka_unit_test(test_page_check),
-        cmocka_unit_test(test_page),
-        cmocka_unit_test(test_inert),
-        cmocka_unit_test(test_charts),
-        cmocka_unit_test(test_nothing_there),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_pods),
-        cmocka_unit_test(test_pods_are_no_other_work),
+        cmocka_unit_test(test_conditions),  cmocka_unit_test(test_order),
+        cmocka_unit_test(test_terms),       cmocka_unit_test(test_rewrite),
+        cmocka_unit_test(test_recovery),    cmocka_unit_test(test_unknown_background),
+        cmocka_unit_test(test_tiny),        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_unseen_ends), cmocka_unit_test(test_loss_stays),
+        cmocka_unit_test(test_not_drained), cmocka_unit_test(test_none_counts),
+        cmocka_unit_test(test_charts),      cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_pods),        cmocka_unit_test(test_pods_are_no_other_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
