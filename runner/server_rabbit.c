@@ -331,7 +331,21 @@ static void read_version(struct server *server, amqp_connection_state_t connecti
     }
 }
 
-/* It listens last of all, so a login that is answered is the whole proof. */
+static bool listens(int port)
+{
+    struct timeval patience = {.tv_sec = 2};
+    amqp_connection_state_t connection = amqp_new_connection();
+    amqp_socket_t *socket = connection ? amqp_tcp_socket_new(connection) : NULL;
+    bool opened =
+        socket && amqp_socket_open_noblock(socket, "127.0.0.1", port, &patience) == AMQP_STATUS_OK;
+    if (connection) {
+        amqp_destroy_connection(connection);
+    }
+    return opened;
+}
+
+/* It listens last of all, so a login that is answered is the whole proof; but with TLS on a port of
+ * its own, that one is opened a moment later. */
 static int ready(struct server *server, struct err *err)
 {
     struct timeval patience = {.tv_sec = 2};
@@ -355,6 +369,9 @@ static int ready(struct server *server, struct err *err)
     }
     if (connection) {
         amqp_destroy_connection(connection);
+    }
+    if (rc == 0 && server->tls_port > 0 && !listens(server->tls_port)) {
+        rc = err_set(err, -EAGAIN, "%s: it does not listen for TLS yet", server->who);
     }
     return rc;
 }
